@@ -1,0 +1,1 @@
+"""Causal graphs and minimal state abstractions from logged transitions."""

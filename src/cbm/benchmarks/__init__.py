@@ -1,0 +1,1 @@
+"""Measurements, not tests: speed, accuracy against alternatives, cost of prediction. `cbm bench NAME`."""

@@ -1,0 +1,140 @@
+"""Measures CMI on held-out transitions: for every (target, input) its mean and standard error.
+
+All leave-one-out models are first evaluated on some rows; most cells of a sparse graph are then settled
+as "no effect", and only the others are evaluated on the remaining rows. Sums over rows are kept, never a
+(target, input, row) array. Rows of one episode are not independent, so the standard error is taken over
+episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cbm.discovery.model import Batch, MaskedModel
+from cbm.discovery.problem import Rows
+
+CHUNK_NUMBERS = 2_000_000  # of the largest array a chunk makes: small enough to stay near the processor
+LONGEST_CLUSTER = 200  # rows; a longer episode counts as several
+SETTLED = 1e-3  # nats: a cell surely below this is not looked at again
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """CMI of every target with every input, in nats; (K, inputs)."""
+
+    cmi: np.ndarray
+    stderr: np.ndarray
+
+
+class _Sums:
+    """Running sums over clusters of rows, per (input, target)."""
+
+    def __init__(self, inputs: int, targets: int):
+        self.rows, self.rows_squared, self.clusters, self.total, self.total_squared, self.total_rows = (
+            np.zeros((inputs, targets)) for _ in range(6)
+        )
+
+    def add(self, j: int, targets: np.ndarray, sums: np.ndarray, sizes: np.ndarray) -> None:
+        """`sums` (clusters, targets) of the pointwise values, `sizes` (clusters,) rows in each."""
+        self.rows[j, targets] += sizes.sum()
+        self.rows_squared[j, targets] += (sizes**2).sum()
+        self.clusters[j, targets] += len(sizes)
+        self.total[j, targets] += sums.sum(0)
+        self.total_squared[j, targets] += (sums**2).sum(0)
+        self.total_rows[j, targets] += sizes @ sums
+
+    def evidence(self) -> Evidence:
+        rows, clusters = np.maximum(self.rows, 1), np.maximum(self.clusters, 2)
+        mean = self.total / rows
+        squares = self.total_squared - 2 * mean * self.total_rows + mean**2 * self.rows_squared
+        stderr = np.sqrt(np.clip(squares, 0, None) * clusters / (clusters - 1)) / rows
+        return Evidence(mean.T.copy(), stderr.T.copy())
+
+
+@torch.no_grad()
+def measure(
+    model: MaskedModel,
+    rows: Rows,
+    inputs: int,
+    real_inputs: int,
+    most: int,
+    row_size: int,
+    progress: Callable[[float], None] | None = None,
+    seed: int = 0,
+) -> Evidence:
+    """CMI on at most `most` rows; `row_size` is how many numbers the model makes for one row."""
+    targets = rows.u.shape[1]
+    sums = _Sums(inputs, targets)
+    index = pick_rows(rows.cluster, most, seed)
+    generator = torch.Generator().manual_seed(seed)
+    chunk = int(np.clip(CHUNK_NUMBERS // max(row_size, 1), 32, 1024))
+    first = min(len(index), max(chunk, most // 5, 500))
+    everything = [np.arange(targets)] * inputs
+    done = 0.0
+    for part, doubtful in ((index[:first], everything), (index[first:], None)):
+        if doubtful is None:
+            doubtful = _unsettled(sums.evidence(), real_inputs)
+            chunk = 1024
+        for piece in _chunks(part, rows.cluster, chunk):
+            _add(sums, model, Batch.of(rows, torch.from_numpy(piece), generator), rows.cluster[piece], doubtful)
+            done += len(piece)
+            if progress:
+                progress(done / len(index))
+    return sums.evidence()
+
+
+def pick_rows(cluster: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Rows of whole episodes in random order of episodes, at most `most` of them."""
+    _, episode = np.unique(cluster, return_inverse=True)
+    rank = np.random.default_rng([seed, 5]).permutation(int(episode.max()) + 1)
+    return np.argsort(rank[episode], kind="stable")[:most]
+
+
+def _unsettled(evidence: Evidence, real_inputs: int) -> list[np.ndarray]:
+    """For every input the targets on which it may have an effect, beyond that of a typical shadow."""
+    shadows = evidence.cmi[:, real_inputs:]
+    usual = np.median(shadows, 1, keepdims=True) if shadows.shape[1] else 0.0
+    possible = evidence.cmi - usual + 3 * evidence.stderr > SETTLED
+    return [np.flatnonzero(column) for column in possible.T]
+
+
+def _chunks(index: np.ndarray, cluster: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Pieces of about `size` rows that end where an episode ends, if one does in reach."""
+    start = 0
+    while start < len(index):
+        stop = min(start + size, len(index))
+        if stop < len(index):
+            ends = np.flatnonzero(np.diff(cluster[index[start : stop + 1]])) + 1
+            stop = start + int(ends[-1]) if len(ends) else stop
+        yield index[start:stop]
+        start = stop
+
+
+def _add(sums: _Sums, model: MaskedModel, batch: Batch, cluster: np.ndarray, doubtful: list[np.ndarray]) -> None:
+    owner, sizes = _clusters(cluster)
+    pointwise = model.evidence(batch)
+    for j, targets in enumerate(doubtful):
+        if len(targets):
+            whole = len(targets) == batch.u.shape[1]
+            values = pointwise(j, None if whole else torch.from_numpy(targets))
+            sums.add(j, targets, _sum_by(values, owner, len(sizes)), sizes)
+
+
+def _clusters(cluster: np.ndarray) -> tuple[Tensor, np.ndarray]:
+    """Which cluster each row of a piece belongs to, and how many rows each has."""
+    place = np.arange(len(cluster))
+    start = np.flatnonzero(np.concatenate([[True], np.diff(cluster) != 0]))
+    within = place - np.repeat(start, np.diff(np.append(start, len(cluster))))
+    owner = np.cumsum(within % LONGEST_CLUSTER == 0) - 1
+    return torch.from_numpy(owner), np.bincount(owner).astype(float)
+
+
+def _sum_by(values: Tensor, owner: Tensor, clusters: int) -> np.ndarray:
+    """(K, B) -> (clusters, K)."""
+    result = torch.zeros(clusters, len(values), dtype=torch.float64)
+    return result.index_add_(0, owner, values.T.double()).numpy()

@@ -1,0 +1,41 @@
+"""The explicit model (CDL): a Gaussian over each continuous target, class probabilities over each discrete one."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cbm.discovery.inputs import Encoder
+from cbm.discovery.model import Batch, TrunkModel
+from cbm.discovery.settings import Settings
+
+LOG_STD = (-7.0, 3.0)  # in units of the target's deviation; a target that repeats exactly would otherwise diverge
+
+
+class Explicit(TrunkModel):
+    """log p(target | inputs) from a mean and a deviation, or from logits."""
+
+    def __init__(self, encoder: Encoder, levels: tuple[int, ...], settings: Settings):
+        super().__init__(encoder, settings.width, settings.depth, len(levels), max(2, *levels, 2))
+        self.levels = torch.tensor(levels)
+
+    def log_prob(self, first: Tensor, batch: Batch, targets: Tensor | None = None) -> Tensor:
+        heads = self.trunk.rest(first, targets).transpose(0, 1)  # (K, B, outputs)
+        if targets is None:
+            return explicit_log_prob(heads, batch.y, batch.level, self.levels)
+        return explicit_log_prob(heads, batch.y[:, targets], batch.level[:, targets], self.levels[targets])
+
+
+def explicit_log_prob(heads: Tensor, y: Tensor, level: Tensor, levels: Tensor) -> Tensor:
+    """(K, B, outputs), targets (B, K) -> (K, B)."""
+    log_std = heads[..., 1].clamp(*LOG_STD)
+    gaussian = -0.5 * ((y.T - heads[..., 0]) * (-log_std).exp()).square() - log_std - 0.5 * math.log(2 * math.pi)
+    if not bool(levels.any()):
+        return gaussian
+    beyond = torch.arange(heads.shape[-1]) >= levels[:, None, None]
+    logits = functional.log_softmax(heads.masked_fill(beyond, -1e9), -1)
+    discrete = logits.gather(-1, level.T[..., None])[..., 0]
+    return torch.where(levels[:, None] > 0, discrete, gaussian)

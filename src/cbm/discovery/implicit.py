@@ -1,0 +1,95 @@
+"""The implicit model in its fast form: a shared trunk, and per target a critic over the whole of [0, 1].
+
+score_i(u; x) = q_i(x) . k_i(u): q_i comes from the trunk, k_i is a piecewise-linear curve of codes over
+evenly spaced knots. The knots are the candidates of InfoNCE, the same for every row and spread over the
+whole range, which is Eq. 1 in the limit of many stratified candidates: the positive's own term in the
+denominator vanishes, and the loss is the negative log-density of the target under e^score.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cbm.discovery.inputs import Encoder
+from cbm.discovery.model import Batch, TrunkModel, split_by_mask
+from cbm.discovery.settings import Settings
+
+
+class Implicit(TrunkModel):
+    """Full model g and all leave-one-out models psi in one network."""
+
+    def __init__(self, encoder: Encoder, targets: int, settings: Settings):
+        super().__init__(encoder, settings.width, settings.depth, targets, settings.code)
+        self.settings = settings
+        self.curve = nn.Parameter(0.3 * torch.randn(targets, settings.code, settings.knots))
+
+    def scores(self, first: Tensor, targets: Tensor | None = None) -> Tensor:
+        """(B, width) -> (K, B, knots): the score of every candidate."""
+        return critic_scores(self.trunk.rest(first, targets), self.curve if targets is None else self.curve[targets])
+
+    def log_prob(self, first: Tensor, batch: Batch, targets: Tensor | None = None) -> Tensor:
+        return log_density(self.scores(first, targets), batch.u if targets is None else batch.u[:, targets])
+
+    def loss(self, batch: Batch, dropped: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        scores = self.scores(self.trunk.first_layer(self.trunk.encoder(batch.x), dropped))
+        nll = -log_density(scores, batch.u)  # Eq. 1
+        loss = nll.mean(1).sum() + penalties(scores, self.settings)  # Eq. 4, Eq. 5
+        return loss, split_by_mask(nll, dropped)
+
+
+def critic_scores(context: Tensor, curve: Tensor) -> Tensor:
+    """(B, K, code), (K, code, knots) -> (K, B, knots)."""
+    return torch.bmm(context.transpose(0, 1), curve)
+
+
+def penalties(scores: Tensor, settings: Settings) -> Tensor:
+    """Eq. 5: squared scores and squared slopes along the candidate, means over rows and candidates."""
+    total = torch.zeros(())
+    rows = scores[:, ::8]  # a sample of the rows is enough for a penalty this small
+    if settings.score_penalty:
+        total = total + settings.score_penalty * rows.square().mean((1, 2)).sum()
+    if settings.slope_penalty:
+        slope = rows.diff(dim=-1) * (rows.shape[-1] - 1)
+        total = total + settings.slope_penalty * slope.square().mean((1, 2)).sum()
+    return total
+
+
+def log_density(scores: Tensor, u: Tensor) -> Tensor:
+    """(K, B, knots) scores, (B, K) targets -> (K, B) log-density of the targets on [0, 1]."""
+    return _LogDensity.apply(scores, u.T)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _LogDensity(torch.autograd.Function):
+    """score(u) - log integral of e^score, by the trapezoid rule; the gradient written out saves half the time."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, u: Tensor) -> Tensor:
+        cells = scores.shape[-1] - 1
+        top = scores.amax(-1, keepdim=True)
+        mass = (scores - top).exp_()
+        mass[..., 0] *= 0.5
+        mass[..., -1] *= 0.5
+        total = mass.sum(-1, keepdim=True)
+        left, share = _cell(u, cells)
+        low, high = scores.gather(-1, left)[..., 0], scores.gather(-1, left + 1)[..., 0]
+        ctx.save_for_backward(mass, total, left, share)
+        return torch.lerp(low, high, share) - (top + total.log())[..., 0] + math.log(cells)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        mass, total, left, share = ctx.saved_tensors
+        gradient = mass * (-grads[0][..., None] / total)
+        gradient.scatter_add_(-1, left, (grads[0] * (1 - share))[..., None])
+        gradient.scatter_add_(-1, left + 1, (grads[0] * share)[..., None])
+        return gradient, None
+
+
+def _cell(u: Tensor, cells: int) -> tuple[Tensor, Tensor]:
+    """Which cell of the grid u falls into (…, 1), and how far along it (…)."""
+    position = u * cells
+    left = position.floor().clamp_(0, cells - 1)
+    return left.long()[..., None], position - left

@@ -1,0 +1,95 @@
+"""What every discovery model can do, and the half that those built on the trunk share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from cbm.discovery.inputs import Encoder
+from cbm.discovery.problem import Rows
+from cbm.discovery.trunk import NOTHING, Trunk
+
+Pointwise = Callable[[int, Tensor | None], Tensor]
+"""Input j, targets (None: all) -> (K, B): log p(target | x) - log p(target | x without j), for each row."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of a problem, targets drawn inside their atoms."""
+
+    x: Tensor
+    """(B, C) input columns."""
+    u: Tensor
+    """(B, K) targets in [0, 1]."""
+    y: Tensor
+    """(B, K) targets, standardised."""
+    level: Tensor
+    """(B, K) index of a discrete target's value, 0 for continuous ones."""
+
+    @classmethod
+    def of(cls, rows: Rows, index: Tensor, generator: torch.Generator) -> Batch:
+        noise = torch.rand(len(index), rows.u.shape[1], generator=generator)
+        u = torch.addcmul(rows.u[index], rows.width[index], noise)
+        return cls(rows.x[index], u, rows.y[index], rows.level[index])
+
+
+class MaskedModel(nn.Module, ABC):
+    """p(target | x) and p(target | x without j), for all targets and all j, in one network."""
+
+    @abstractmethod
+    def loss(self, batch: Batch, dropped: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        """Sum over targets of the mean loss, with input `dropped[b]` missing in row b (-1: none)."""
+
+    @abstractmethod
+    def evidence(self, batch: Batch) -> Pointwise:
+        """Pointwise CMI of every target with input j; what all j share is computed once."""
+
+    def phases(self) -> list[list[nn.Parameter]]:
+        """Parameters to train, one list per phase of training; phases share the budget equally."""
+        return [list(self.parameters())]
+
+    def enter_phase(self, phase: int) -> None:
+        """Called before the first update of each phase."""
+
+
+class TrunkModel(MaskedModel):
+    """A trunk and a rule that turns its outputs into log-densities."""
+
+    def __init__(self, encoder: Encoder, width: int, depth: int, targets: int, per_target: int):
+        super().__init__()
+        self.trunk = Trunk(encoder, width, depth, targets, per_target)
+
+    @abstractmethod
+    def log_prob(self, first: Tensor, batch: Batch, targets: Tensor | None = None) -> Tensor:
+        """(B, width) first-layer values -> (K, B) log-density of each target (or of those asked for)."""
+
+    def loss(self, batch: Batch, dropped: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        first = self.trunk.first_layer(self.trunk.encoder(batch.x), dropped)
+        nll = -self.log_prob(first, batch)  # Eq. 1, Eq. 4
+        return nll.mean(1).sum(), split_by_mask(nll, dropped)
+
+    def evidence(self, batch: Batch) -> Pointwise:
+        features = self.trunk.encoder(batch.x)
+        nothing = torch.full((len(features),), NOTHING)
+        first = self.trunk.first_layer(features, nothing)
+        full = self.log_prob(first, batch)
+
+        def pointwise(j: int, targets: Tensor | None) -> Tensor:
+            without = self.log_prob(self.trunk.without(first, features, j), batch, targets)
+            return (full if targets is None else full[targets]) - without
+
+        return pointwise
+
+
+def split_by_mask(nll: Tensor, dropped: Tensor) -> dict[str, Tensor]:
+    """Mean loss per target of the rows that saw everything and of those that missed one input."""
+    with torch.no_grad():
+        row = nll.mean(0)
+        seen = (dropped == NOTHING).float()
+        full = (row * seen).sum() / seen.sum().clamp(min=1)
+        masked = (row * (1 - seen)).sum() / (1 - seen).sum().clamp(min=1)
+    return {"loss_full": full, "loss_masked": masked}

@@ -1,0 +1,37 @@
+"""Chooses and builds a model from the settings."""
+
+from __future__ import annotations
+
+import torch
+
+from cbm.discovery.demi import Demi
+from cbm.discovery.explicit import Explicit
+from cbm.discovery.implicit import Implicit
+from cbm.discovery.model import MaskedModel
+from cbm.discovery.pairwise import Pairwise
+from cbm.discovery.problem import Problem
+from cbm.discovery.settings import Settings
+from cbm.errors import DataError
+
+
+def build_model(problem: Problem, settings: Settings, seed: int) -> MaskedModel:
+    """A freshly initialised model; the same seed gives the same weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if settings.architecture == "pairwise":
+            if settings.model != "implicit":
+                raise DataError(f"preset paper exists for model implicit only, not for {settings.model}")
+            return Pairwise(problem, settings)
+        if settings.model == "explicit":
+            return Explicit(problem.encoder, problem.levels, settings)
+        if settings.model == "demi":
+            return Demi(problem.encoder, len(problem.targets), settings)
+        return Implicit(problem.encoder, len(problem.targets), settings)
+
+
+def numbers_per_row(problem: Problem, settings: Settings) -> int:
+    """Size of a model's largest intermediate array for one row, so that evaluation fits in memory."""
+    targets = len(problem.targets)
+    if settings.architecture == "pairwise":
+        return 4 * targets * problem.inputs * settings.width
+    return 2 * targets * max(settings.knots, settings.code) + 4 * settings.width

@@ -1,0 +1,94 @@
+"""All numbers that steer discovery, in one frozen record; presets are functions of the same name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from cbm.errors import DataError
+
+ModelName = Literal["implicit", "explicit", "demi"]
+Preset = Literal["fast", "paper", "debug"]
+Rule = Literal["calibrated", "threshold"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How models are built, trained and judged."""
+
+    model: ModelName = "implicit"
+    """implicit: contrastive critics (CBM). explicit: Gaussian and categorical heads (CDL). demi: a learned conditional critic."""
+    architecture: Literal["trunk", "pairwise"] = "trunk"
+    """trunk: one network shared by all targets. pairwise: the paper's one network per (target, input) pair."""
+    width: int = 512
+    """Hidden units of the trunk (of each pair network, with `pairwise`). More: finer functions, slower."""
+    depth: int = 2
+    """Hidden layers of the trunk."""
+    code: int = 16
+    """Size of the code in which a context and a candidate meet. More: richer densities."""
+    knots: int = 65
+    """Points on which a target's density is represented; bounds a CMI at log(knots - 1)."""
+    candidates: int = 512
+    """Negative samples per positive (`pairwise` only; the trunk scores its whole grid)."""
+    score_penalty: float = 1e-6
+    """Weight of the squared scores (lambda_1 of Eq. 5)."""
+    slope_penalty: float = 1e-6
+    """Weight of the squared slope of the score along the candidate (lambda_2 of Eq. 5)."""
+    batch: int = 320
+    """Transitions per update."""
+    full_share: float = 0.1
+    """Share of each batch that sees all inputs; in the rest one input is dropped per transition."""
+    learning_rate: float = 3e-3
+    """Peak of a warm-up and cosine schedule."""
+    weight_decay: float = 1.0
+    """Pull of the weights towards zero, as a multiple of the learning rate. More: less overfitting to short logs."""
+    shadows: int = 12
+    """Time-shifted copies of real variables, added as inputs that cannot matter, to calibrate decisions."""
+    held_out: float = 0.1
+    """Share of the episodes kept for measuring CMI."""
+    evaluation_rows: int = 10_000
+    """Held-out transitions used for CMI, at most."""
+    rule: Rule = "calibrated"
+    """calibrated: per-target thresholds from the shadows, with an undecided zone. threshold: CMI >= epsilon (the paper)."""
+    epsilon: float = 0.02
+    """Threshold in nats of the paper's rule."""
+    smallest_effect: float = 0.003
+    """Calibrated rule: effects below this many nats are never called edges."""
+    reward_inputs: Literal["next-state", "state-action"] = "next-state"
+    """What a reward may depend on: the state after the step, or the state before it and the action."""
+
+    def __post_init__(self) -> None:
+        for name, low in (("width", 1), ("depth", 1), ("code", 1), ("knots", 3), ("candidates", 1), ("batch", 2)):
+            if getattr(self, name) < low:
+                raise DataError(f"setting {name} must be at least {low}, got {getattr(self, name)}")
+        if not 0 < self.held_out < 1 or not 0 <= self.full_share < 1:
+            raise DataError("settings held_out and full_share must lie between 0 and 1")
+        if self.shadows < 0 or (self.rule == "calibrated" and self.shadows < 2):
+            raise DataError(f"the calibrated rule needs at least 2 shadows, got {self.shadows}")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Settings:
+        unknown = set(data) - {field.name for field in fields(cls)}
+        if unknown:
+            raise DataError(f"unknown settings: {', '.join(sorted(unknown))}")
+        return cls(**data)
+
+
+def preset(name: Preset, model: ModelName = "implicit") -> Settings:
+    """`fast` for real use, `paper` for the published networks and losses, `debug` to try the plumbing."""
+    if name not in get_args(Preset):
+        raise DataError(f"unknown preset {name!r}; choose one of {', '.join(get_args(Preset))}")
+    if model not in get_args(ModelName):
+        raise DataError(f"unknown model {model!r}; choose one of {', '.join(get_args(ModelName))}")
+    base = Settings(model=model)
+    if name == "debug":
+        return replace(base, width=64, code=8, knots=33, batch=128, shadows=4, evaluation_rows=1000)
+    if name == "paper":
+        return replace(
+            base, architecture="pairwise", width=128, code=128, batch=32, full_share=0.5, learning_rate=3e-4, weight_decay=0.0,
+            rule="threshold",
+        )  # fmt: skip
+    return base

@@ -1,0 +1,161 @@
+"""What the models predict: each next-step variable, brought to a coordinate u in [0, 1].
+
+Conditional mutual information does not change under a monotone map of the predicted variable, so we
+choose one in which densities are easy to learn: half the empirical distribution function (every
+variable, whatever its scale or tails, fills the interval) and half the plain linear scale (tails keep
+their resolution). A value that occurs again and again, such as "did not move", becomes an interval
+of its own, inside which the coordinate is drawn at random: a density then exists even for variables
+that are partly or wholly discrete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cbm.factors import Kind
+from cbm.transitions import Transitions
+
+ATOM = 1 / 32  # a value that makes up more than this share of the data is treated as discrete
+MEMORY = 0.7  # nats of self-memory above which the change is predicted (half the residual)
+TABLE = 2049  # points of the table that inverts the coordinate
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """The monotone map of one scalar to u, as fitted on data."""
+
+    values: np.ndarray
+    """Sorted support points."""
+    lower: np.ndarray
+    """u just below each support point."""
+    upper: np.ndarray
+    """u at each support point; larger than `lower` only for atoms."""
+
+    @classmethod
+    def fit(cls, sample: np.ndarray, discrete: bool = False) -> Coordinate:
+        values, counts = np.unique(sample, return_counts=True)
+        share = counts / counts.sum()
+        if discrete:  # levels alone fill the interval, each at least half as wide as an even share
+            upper = np.cumsum(share / 2 + 1 / (2 * len(values)))
+            return cls(values, np.concatenate([[0.0], upper[:-1]]), upper)
+        cdf = np.cumsum(share)
+        atom = share > ATOM
+        lower = np.where(atom, cdf - share, cdf - share / 2)
+        upper = np.where(atom, cdf, cdf - share / 2)
+        low, high = np.quantile(sample, [0.001, 0.999])
+        span = max(high - low, 1e-12 * max(1.0, abs(high)))
+        linear = np.clip((values - low + 0.05 * span) / (1.1 * span), 0, 1)
+        keep = _table_rows(atom, len(values))
+        return cls(values[keep], (lower + linear)[keep] / 2, (upper + linear)[keep] / 2)
+
+    def forward(self, sample: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """u and the width of the atom it belongs to (0 for a continuous value)."""
+        start = np.interp(sample, self.values, self.lower)
+        stop = np.interp(sample, self.values, self.upper)
+        at = np.clip(np.searchsorted(self.values, sample), 0, len(self.values) - 1)
+        on_point = self.values[at] == sample
+        middle = (start + stop) / 2
+        return np.where(on_point, start, middle), np.where(on_point, stop - start, 0.0)
+
+    def inverse_table(self) -> np.ndarray:
+        """The scalar at u = 0, 1/(TABLE-1), …, 1."""
+        u = np.stack([self.lower, self.upper], 1).ravel()
+        return np.interp(np.linspace(0, 1, TABLE), u, np.repeat(self.values, 2))
+
+
+def _table_rows(atom: np.ndarray, n: int) -> np.ndarray:
+    """At most a few thousand support points: evenly spread ranks, and every atom with its neighbours."""
+    rows = np.unique(np.linspace(0, n - 1, min(n, 2 * TABLE)).astype(int))
+    atoms = np.flatnonzero(atom)
+    return np.unique(np.clip(np.concatenate([rows, atoms - 1, atoms, atoms + 1]), 0, n - 1))
+
+
+def change(obs: np.ndarray, next_obs: np.ndarray, kind: Kind) -> np.ndarray:
+    """Difference over one step; angles take the short way round."""
+    delta = next_obs - obs
+    return (delta + np.pi) % (2 * np.pi) - np.pi if kind == "angle" else delta
+
+
+def self_memory(data: Transitions, rows: int = 20_000) -> np.ndarray:
+    """How much better each variable's change is predicted than its value, both without its own present, in nats.
+
+    log(residual of the value / residual of the change) of two additive regressions on all the other
+    inputs. Large where a variable is "what it was, plus something": there the change is the thing to
+    model, and the variable's own past is a cause. Near zero or negative for memoryless variables, whose
+    change would seem to depend on their own past and on whatever correlates with it.
+    """
+    pick = np.linspace(0, len(data) - 1, min(rows, len(data))).astype(int)
+    obs, after, kinds = data.obs[pick], data.next_obs[pick], data.factors.kinds
+    d = obs.shape[1]
+    inputs = np.concatenate([obs, action_columns(data.action[pick], data.factors.discrete_actions)], 1)
+    pieces, owner = _additive_features(inputs)
+    delta = np.stack([change(obs[:, i], after[:, i], kinds[i]) for i in range(d)], 1)
+    residual = _residuals_without_own(pieces, owner, np.concatenate([after, delta], 1), d)
+    memory = np.log(residual[:d] + 1e-12) - np.log(residual[d:] + 1e-12)
+    memory[[kind in ("binary", "categorical") for kind in kinds]] = -np.inf
+    return memory
+
+
+def action_columns(action: np.ndarray, discrete: int | None) -> np.ndarray:
+    """The action as numbers: itself, or one indicator per choice."""
+    return action if discrete is None else np.eye(discrete)[action[:, 0].astype(int)]
+
+
+def _additive_features(inputs: np.ndarray, most: int = 2000) -> tuple[np.ndarray, np.ndarray]:
+    """Each column as a few hinge functions (fewer when there are many columns), standardised."""
+    hinges = int(np.clip(most // inputs.shape[1], 1, 5))
+    std = inputs.std(0)
+    z = (inputs - inputs.mean(0)) / np.where(std > 0, std, 1)
+    knots = [np.quantile(z, q, axis=0) for q in np.linspace(0, 1, hinges + 1)[1:-1]]
+    pieces = np.concatenate([z, *[np.maximum(z - knot, 0) for knot in knots]], 1)
+    owner = np.tile(np.arange(inputs.shape[1]), 1 + len(knots))
+    return pieces - pieces.mean(0), owner
+
+
+def _residuals_without_own(pieces: np.ndarray, owner: np.ndarray, y: np.ndarray, d: int) -> np.ndarray:
+    """Residual deviation of each y[:, i] and y[:, d+i] regressed on all features but those of column i.
+
+    One inverse serves all: leaving out a block of features from a ridge regression with inverse Gram
+    matrix P raises the squared residual by  b' (P_block)^-1 b, with b the block's coefficients.
+    """
+    n = len(pieces)
+    y = y - y.mean(0)
+    scale = np.where(y.std(0) > 0, y.std(0), 1)
+    y = y / scale
+    inverse = np.linalg.inv(pieces.T @ pieces / n + 1e-6 * np.eye(pieces.shape[1]))
+    moment = pieces.T @ y / n
+    weights = inverse @ moment
+    explained = 1 - (moment * weights).sum(0)
+    residual = np.empty(2 * d)
+    for i in range(d):
+        own = np.flatnonzero(owner == i)
+        block = np.linalg.inv(inverse[np.ix_(own, own)])
+        for k in (i, d + i):
+            b = weights[own, k]
+            residual[k] = np.sqrt(max(explained[k] + b @ block @ b, 0)) * scale[k]
+    return residual
+
+
+@dataclass(frozen=True)
+class Target:
+    """One thing to predict: a variable's next value or its change, or a reward."""
+
+    index: int
+    """The variable (or reward) it belongs to."""
+    kind: Kind
+    changes: bool
+    coordinate: Coordinate
+
+    @property
+    def levels(self) -> int:
+        """Number of values of a discrete target, 0 for a continuous one."""
+        return len(self.coordinate.values) if self.kind in ("binary", "categorical") else 0
+
+    def level_of(self, sample: np.ndarray) -> np.ndarray:
+        """Index of the nearest known value; 0 for continuous targets."""
+        if not self.levels:
+            return np.zeros(len(sample), dtype=np.int64)
+        values = self.coordinate.values
+        return np.searchsorted((values[1:] + values[:-1]) / 2, sample).astype(np.int64)

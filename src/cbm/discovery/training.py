@@ -1,0 +1,187 @@
+"""Trains any masked model: batches, one dropped input per row, schedule, averaged weights, resumable state."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cbm.discovery.evidence import measure
+from cbm.discovery.model import Batch, MaskedModel
+from cbm.discovery.models import numbers_per_row
+from cbm.discovery.problem import Problem
+from cbm.discovery.settings import Settings
+from cbm.discovery.trunk import NOTHING
+
+WARM_UP = 200  # updates until the learning rate has reached its peak
+AVERAGE_EVERY = 4  # updates between two steps of the averaged weights
+AVERAGE_LENGTH = 250  # such steps over which weights are averaged
+REFOCUS = (0.25, 0.4, 0.6, 0.8)  # points of training at which the dropping of inputs is redistributed
+DOUBTFUL = 0.01  # nats around which an effect is hard to tell from none
+
+
+@dataclass
+class Budget:
+    """How long to train: a number of updates, or of seconds."""
+
+    steps: int | None = None
+    seconds: float | None = None
+    spent: float = 0.0
+    """Seconds used so far, earlier runs of a resumed training included."""
+    _clock: float = field(default_factory=time.perf_counter)
+
+    def tick(self) -> None:
+        now = time.perf_counter()
+        self.spent, self._clock = self.spent + now - self._clock, now
+
+    def progress(self, step: int) -> float:
+        """0 at the start, 1 when the budget is used up."""
+        if self.steps is not None:
+            return step / max(self.steps, 1)
+        return self.spent / max(self.seconds or 0.0, 1e-9)
+
+
+class Trainer:
+    """One model on one problem; everything that changes during training is in `state()`."""
+
+    def __init__(self, model: MaskedModel, problem: Problem, settings: Settings, seed: int):
+        self.row_size = numbers_per_row(problem, settings)
+        self.model, self.problem, self.settings = model, problem, settings
+        self.generator = torch.Generator().manual_seed(seed)
+        self.step = 0
+        self.phase = -1
+        self.phases = model.phases()
+        self.average = {name: value.detach().clone() for name, value in model.named_parameters()}
+        self.optimizer = self._optimizer(0)
+        self.focus = self.even_focus()
+        self.refocused = 0
+
+    def _optimizer(self, phase: int) -> torch.optim.AdamW:
+        return torch.optim.AdamW(
+            self.phases[phase], lr=self.settings.learning_rate, betas=(0.9, 0.99),
+            weight_decay=self.settings.weight_decay, fused=True,
+        )  # fmt: skip
+
+    def run(self, budget: Budget, report: Callable[[dict[str, float]], None], every: int = 50) -> None:
+        """Update until the budget is used up; `report` hears of it every few updates."""
+        while (progress := budget.progress(self.step)) < 1:
+            numbers = self.update(progress)
+            budget.tick()
+            if self.step % every == 0:
+                report({**{k: float(v) for k, v in numbers.items()}, "progress": budget.progress(self.step)})
+
+    def update(self, progress: float) -> dict[str, Tensor]:
+        """One gradient step on one batch; `progress` in [0, 1] sets the phase and the learning rate."""
+        within = self._enter(progress)
+        if self.refocused < len(REFOCUS) and within >= REFOCUS[self.refocused]:
+            self.refocused += 1
+            self.refocus()
+        rows = len(self.problem.train)
+        index = torch.randint(rows, (min(self.settings.batch, rows),), generator=self.generator)
+        return self.learn(Batch.of(self.problem.train, index, self.generator), within)
+
+    def learn(self, batch: Batch, within: float) -> dict[str, Tensor]:
+        for group in self.optimizer.param_groups:
+            warm = min(1.0, (self.step + 1) / WARM_UP)
+            group["lr"] = self.settings.learning_rate * warm * (0.02 + 0.49 * (1 + math.cos(math.pi * within)))
+        dropped = self.draw_dropped(len(batch.x))
+        loss, numbers = self.model.loss(batch, dropped, self.generator)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.step += 1
+        if self.step % AVERAGE_EVERY == 0:
+            self._move_average()
+        return numbers
+
+    def draw_dropped(self, rows: int) -> Tensor:
+        """One input per row, any of them, the action and the shadows included."""
+        dropped = torch.multinomial(self.focus, rows, replacement=True, generator=self.generator)
+        dropped[: max(1, round(self.settings.full_share * rows))] = NOTHING
+        return dropped
+
+    def even_focus(self) -> Tensor:
+        """Every real input alike; all shadows together get a fifth of the rows at most."""
+        real, shadows = self.problem.real_inputs, self.problem.inputs - self.problem.real_inputs
+        weight = torch.ones(self.problem.inputs)
+        weight[real:] = min(1.0, 0.25 * real / max(shadows, 1))
+        return weight / weight.sum()
+
+    def refocus(self) -> None:
+        """Drop more often those inputs whose effects are neither clearly there nor clearly not.
+
+        A leave-one-out model that has not been trained enough makes its input look needed; more rows for
+        the doubtful ones settle most of them.
+        """
+        current = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        self.use_average()
+        rows = int(np.clip(60_000 // self.problem.inputs, 200, 1500))
+        inputs, real = self.problem.inputs, self.problem.real_inputs
+        cmi = measure(self.model, self.problem.train, inputs, real, rows, self.row_size).cmi
+        if inputs > real:
+            cmi = cmi - np.median(cmi[:, real:], 1, keepdims=True)
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(current[name])
+        doubt = np.clip(cmi / DOUBTFUL, 0, 1) * np.exp(-np.clip(cmi, 0, None) / (5 * DOUBTFUL))
+        weight = torch.from_numpy(doubt.sum(0)).float() + 1e-6
+        self.focus = 0.5 * self.even_focus() + 0.5 * weight / weight.sum()
+
+    def _enter(self, progress: float) -> float:
+        """Start the phase that `progress` falls into; returns the progress within it."""
+        position = min(progress, 1 - 1e-9) * len(self.phases)
+        phase = int(position)
+        if phase != self.phase:
+            if self.phase >= 0:  # the finished part goes on with its averaged weights
+                self.use_average()
+            self.phase, self.refocused = phase, 0
+            self.focus = self.even_focus()
+            self.model.enter_phase(phase)
+            self.optimizer = self._optimizer(phase)
+        return position - phase
+
+    @torch.no_grad()
+    def _move_average(self) -> None:
+        moves = self.step // AVERAGE_EVERY
+        share = 1 / min(AVERAGE_LENGTH, 1 + moves / 5)
+        torch._foreach_lerp_(list(self.average.values()), [p.data for p in self.model.parameters()], share)
+
+    @torch.no_grad()
+    def use_average(self) -> None:
+        for name, parameter in self.model.named_parameters():
+            parameter.copy_(self.average[name])
+
+    def state(self) -> dict[str, Tensor]:
+        """All that is needed to go on exactly where this trainer stands."""
+        tensors = {f"model.{k}": v.detach() for k, v in self.model.named_parameters()}
+        tensors |= {f"average.{k}": v for k, v in self.average.items()}
+        for k, parameter in enumerate(self.phases[max(self.phase, 0)]):
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                tensors[f"optimizer.{k}.{key}"] = value
+        tensors["generator"] = self.generator.get_state()
+        tensors["step"] = torch.tensor([self.step, self.phase, self.refocused])
+        tensors["focus"] = self.focus
+        return tensors
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Undo of `state()`; names and shapes are checked by the copies."""
+        self.step, self.phase, self.refocused = (int(v) for v in tensors["step"])
+        self.focus = tensors["focus"].clone()
+        if self.phase >= 0:
+            self.model.enter_phase(self.phase)
+            self.optimizer = self._optimizer(self.phase)
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(tensors[f"model.{name}"])
+                self.average[name].copy_(tensors[f"average.{name}"])
+        for k, parameter in enumerate(self.phases[max(self.phase, 0)]):
+            prefix = f"optimizer.{k}."
+            found = {key[len(prefix) :]: v.clone() for key, v in tensors.items() if key.startswith(prefix)}
+            if found:
+                self.optimizer.state[parameter] = found
+        self.generator.set_state(tensors["generator"])

@@ -1,0 +1,312 @@
+"""From run directories to one HTML file: `collect_run` gathers what the page shows, `render` fills it in.
+
+The page loads nothing from anywhere. Style and scripts are package data, inlined; numbers and names travel as
+JSON in a block that no browser executes, and the scripts put them on the page as text only. How things look
+and are drawn is in the .js and .css files next to this one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import math
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbm.abstraction.explain import explain
+from cbm.abstraction.rules import cbm_abstraction
+from cbm.checks import read_json, zeros_and_ones
+from cbm.errors import DataError
+from cbm.graph import CausalGraph, RewardGraph
+from cbm.runs import atomic_write_text
+
+# In the order in which they are joined: later files use what earlier ones define.
+SCRIPTS = ("dom.js", "heatmap.js", "heatpaint.js", "layout.js", "drawing.js", "charts.js", "report.js")
+CURVE_POINTS = 400
+"""A training curve with more points than this is thinned evenly; the page says so."""
+
+BoolArray = NDArray[np.bool_]
+
+
+def write_report(run_dirs: list[Path], out: Path) -> Path:
+    """Write one self-contained page about these runs (a comparison on top when there are several)."""
+    if not run_dirs:
+        raise DataError("report: no run directory given")
+    runs = [collect_run(Path(run_dir), index) for index, run_dir in enumerate(run_dirs)]
+    names = [run["name"] for run in runs]
+    for run, run_dir in zip(runs, run_dirs, strict=True):
+        if names.count(run["name"]) > 1:  # two runs called "run" in different places
+            run["name"] = _printable(str(run_dir))
+    atomic_write_text(out, render({"schema": 1, "runs": runs}))
+    return Path(out)
+
+
+# Collecting
+
+
+def collect_run(run_dir: Path, index: int = 0) -> dict[str, Any]:
+    """Everything the page says about one run, ready for JSON."""
+    if not (run_dir / "graph.json").is_file():
+        raise DataError(f"{run_dir}: no graph.json, so this is not a run that a report can be made of")
+    graph = CausalGraph.load(run_dir)
+    truth = _read_truth(run_dir / "truth.json", graph)
+    training, training_note = read_training(run_dir / "metrics.jsonl")
+    result = _optional(run_dir / "result.json")
+    run: dict[str, Any] = {
+        "index": index,
+        "name": _printable(run_dir.resolve().name),
+        "finished": result is not None,
+        "model": graph.model,
+        "version": graph.version,
+        "transitions": graph.transitions,
+        "seconds": graph.seconds,
+        "variables": list(graph.variables),
+        "groups": name_groups(graph.variables),
+        **_matrix(graph),
+        "rewards": [_reward(graph, name, truth) for name in graph.rewards],
+        "cdl": len(graph.abstraction(rule="cdl")),
+        "truth": None,
+        "score": None,
+        "prediction": _read_prediction(run_dir / "prediction.json"),
+        "training": training,
+        "training_note": training_note,
+        "config": _optional(run_dir / "config.json"),
+        "result": result,
+    }
+    if truth is not None:
+        score = graph.compare(truth[0]).to_json()
+        run["truth"] = {"edges": [_bits(row) for row in truth[0]]}
+        run["score"] = {key: score[key] for key in ("accuracy", "precision", "recall", "f1", "shd", "auroc")}
+        run["score"]["self_loop_accuracy"] = score["self_loops"]["accuracy"]
+    return run
+
+
+def _matrix(graph: CausalGraph) -> dict[str, Any]:
+    """The d x (d+1) numbers, the counts over them, and the range of the colour scale."""
+    d = len(graph)
+    rewards = graph.rewards.values()
+    thresholds = np.concatenate([graph.thresholds.ravel(), *(reward.threshold for reward in rewards)])
+    verdicts = np.concatenate([graph.verdict.ravel(), *(reward.verdict for reward in rewards)])
+    knee = graph.threshold if graph.threshold > 0 else 0.01
+    top = max([float(graph.cmi.max()), 10 * knee, *(float(reward.cmi.max()) for reward in rewards)])
+    return {
+        "cmi": [_rounded(row) for row in graph.cmi],
+        "stderr": [_errors(row) for row in graph.stderr],
+        "thresholds": [_rounded(row) for row in graph.thresholds],
+        "verdict": [_letters(row) for row in graph.verdict],
+        "edges": [_bits(row) for row in graph.adjacency],
+        "threshold": graph.threshold,
+        "threshold_range": {
+            "low": float(thresholds.min()),
+            "median": float(np.median(thresholds)),
+            "high": float(thresholds.max()),
+        },
+        "scale": {"knee": knee, "top": top},
+        "counts": {
+            "edges": int(graph.adjacency.sum()),
+            "self_edges": int(np.trace(graph.adjacency[:, :d])),
+            "undecided": int((verdicts == "undecided").sum()),
+        },
+    }
+
+
+def _reward(
+    graph: CausalGraph, name: str, truth: tuple[BoolArray, dict[str, BoolArray]] | None
+) -> dict[str, Any]:
+    reward: RewardGraph = graph.rewards[name]
+    reasons = explain(graph, name, "cbm").to_json()
+    true_parents = truth[1].get(name) if truth is not None else None
+    true_mask = cbm_abstraction(truth[0], true_parents) if truth and true_parents is not None else None
+    return {
+        "name": name,
+        "parents": [graph.index(parent) for parent in reward.parents],
+        "cmi": _rounded(reward.cmi),
+        "stderr": _errors(reward.stderr),
+        "thresholds": _rounded(reward.threshold),
+        "verdict": _letters(reward.verdict),
+        "edges": _bits(np.isin(graph.variables, reward.parents)),
+        "kept": [[graph.index(variable), path] for variable, path in reasons["kept"].items()],
+        "dropped": [[graph.index(variable), evidence] for variable, evidence in reasons["dropped"].items()],
+        "truth": None if true_parents is None else _bits(true_parents),
+        "true_abstraction": None if true_mask is None else np.flatnonzero(true_mask).tolist(),
+    }
+
+
+def name_groups(variables: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Runs of neighbours whose names share everything before the last part: block_x, block_y, block_z."""
+    stems = [re.sub(r"[_./-]?[^_./-]*$", "", name) for name in variables]
+    shared = set(stems)
+    stems = [name if name in shared else stem for name, stem in zip(variables, stems, strict=True)]
+    groups: list[dict[str, Any]] = []
+    for position, stem in enumerate(stems):
+        if not groups or groups[-1]["stem"] != stem:
+            groups.append({"stem": stem, "start": position})
+    # Lines around nearly every variable would say nothing.
+    return groups if 1 < len(groups) <= 0.6 * len(variables) else []
+
+
+def _read_truth(path: Path, graph: CausalGraph) -> tuple[BoolArray, dict[str, BoolArray]] | None:
+    """True adjacency and reward parents in the variable order of the graph."""
+    data = _optional(path)
+    if data is None:
+        return None
+    names = data.get("variables") if isinstance(data, dict) else None
+    if not isinstance(names, list) or sorted(map(str, names)) != sorted(graph.variables):
+        raise DataError(f"{path}: variables: not the ones of graph.json")
+    d = len(graph)
+    adjacency = zeros_and_ones(data.get("adjacency"), (d, d + 1), f"{path}: adjacency", tuple(names))
+    order = [names.index(name) for name in graph.variables]
+    rewards = data.get("rewards") or {}
+    if not isinstance(rewards, dict) or not all(isinstance(parents, list) for parents in rewards.values()):
+        raise DataError(f"{path}: rewards: expected an object with a list of names for each reward")
+    for reward, parents in rewards.items():
+        for parent in parents:
+            if parent not in graph.variables:
+                raise DataError(f"{path}: rewards.{reward}: unknown variable {parent!r}")
+    masks = {name: np.array([v in parents for v in graph.variables]) for name, parents in rewards.items()}
+    return adjacency[order][:, [*order, d]], masks
+
+
+def _read_prediction(path: Path) -> dict[str, Any] | None:
+    data = _optional(path)
+    if data is None:
+        return None
+    try:
+        prediction: dict[str, list[Any]] = {
+            "variables": [str(name) for name in data["variables"]],
+            "error": [_number(value) for value in data["error"]],
+            "baseline": [_number(value) for value in data["baseline"]],
+            "rollout": [
+                {
+                    "steps": int(point["steps"]),
+                    "error": _number(point["error"]),
+                    "baseline": _number(point["baseline"]),
+                }
+                for point in data.get("rollout") or []
+            ],
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{path}: not a prediction file ({type(error).__name__}: {error})") from error
+    if not len(prediction["variables"]) == len(prediction["error"]) == len(prediction["baseline"]):
+        raise DataError(f"{path}: variables, error and baseline differ in length")
+    return prediction if prediction["variables"] else None
+
+
+def read_training(path: Path) -> tuple[list[dict[str, Any]], str]:
+    """Loss curves by phase, and a remark on what was left out. A line cut short by a crash is skipped."""
+    if not path.is_file():
+        return [], ""
+    phases: dict[str, dict[str, list[list[float]]]] = {}
+    unreadable = 0
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            entry = json.loads(line) if line.strip() else {}
+            step = float(entry.get("step", math.nan))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            unreadable += 1
+            continue
+        for key, value in entry.items():
+            y = _number(value)
+            if key.startswith(("loss", "held_out")) and y is not None and math.isfinite(step):
+                curves = phases.setdefault(str(entry.get("phase", "training")), {})
+                curves.setdefault(key, []).append([step, y])
+    thinned = any(len(points) > CURVE_POINTS for curves in phases.values() for points in curves.values())
+    training = [
+        {"phase": phase, "series": [[key, _thin(points)] for key, points in curves.items()]}
+        for phase, curves in phases.items()
+    ]
+    remarks = [f"Long curves are drawn with {CURVE_POINTS} points."] if thinned else []
+    remarks += [f"Unreadable lines of metrics.jsonl left out: {unreadable}."] if unreadable else []
+    return training, " ".join(remarks)
+
+
+def _thin(points: list[list[float]]) -> list[list[float]]:
+    if len(points) <= CURVE_POINTS:
+        return points
+    return [points[k] for k in np.linspace(0, len(points) - 1, CURVE_POINTS).astype(int)]
+
+
+def _optional(path: Path) -> Any:
+    return _finite(read_json(path)) if path.is_file() else None
+
+
+def _finite(value: Any) -> Any:
+    """NaN and infinities become null: Python's JSON reader accepts them, the one of the browser does not."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(f"{value:.5g}")
+
+
+def _rounded(row: NDArray[np.float64]) -> list[float]:
+    return [float(f"{value:.4g}") for value in row]
+
+
+def _errors(row: NDArray[np.float64]) -> list[float | None]:
+    return [float(f"{value:.3g}") if value > 0 else None for value in row]  # 0: none was measured
+
+
+def _letters(row: NDArray[np.str_]) -> str:
+    return "".join(str(verdict)[0] for verdict in row)  # edge, none, undecided
+
+
+def _bits(row: BoolArray) -> str:
+    return "".join("1" if cell else "0" for cell in row)
+
+
+def _printable(name: str) -> str:
+    return name.encode("utf-8", "replace").decode("utf-8")  # a path may hold bytes that are no text
+
+
+# Rendering
+
+
+def render(payload: dict[str, Any]) -> str:
+    """The page as text. One pass fills the template, so a name such as {{script}} stays a name."""
+    style = _asset("report.css")
+    script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in SCRIPTS) + "})();\n"
+    names = ", ".join(run["name"] for run in payload["runs"])
+    parts = {
+        "csp": html.escape(_content_policy(script, style)),
+        "title": html.escape(f"cbm report: {names}"),
+        "style": style,
+        "script": script,
+        "payload": embed_json(payload),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("template.html"))
+
+
+def embed_json(payload: Any) -> str:
+    """JSON that cannot end its script block or open a comment: ASCII only, without < > and &."""
+    text = json.dumps(payload, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _content_policy(script: str, style: str) -> str:
+    """Only exactly this script and this style may act, and nothing may be loaded from anywhere."""
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _asset(name: str) -> str:
+    return resources.files("cbm.report").joinpath(name).read_text(encoding="utf-8")
