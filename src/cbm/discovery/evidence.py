@@ -73,7 +73,7 @@ def measure(
     index = pick_rows(rows.cluster, most, seed)
     generator = torch.Generator().manual_seed(seed)
     chunk = int(np.clip(CHUNK_NUMBERS // max(row_size, 1), 32, 1024))
-    first = min(len(index), max(chunk, most // 5, 500))
+    first = min(len(index), int(np.clip(200_000 // inputs, 500, 2000)))
     everything = [np.arange(targets)] * inputs
     done = 0.0
     for part, doubtful in ((index[:first], everything), (index[first:], None)):

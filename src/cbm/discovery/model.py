@@ -48,6 +48,12 @@ class MaskedModel(nn.Module, ABC):
     def evidence(self, batch: Batch) -> Pointwise:
         """Pointwise CMI of every target with input j; what all j share is computed once."""
 
+    def draw(self, rows: int, full_share: float, focus: Tensor, generator: torch.Generator) -> Tensor:
+        """(B,) which input each row of a batch misses: any, the action and the shadows included, or none."""
+        dropped = torch.multinomial(focus, rows, replacement=True, generator=generator)
+        dropped[: max(1, round(full_share * rows))] = NOTHING
+        return dropped
+
     def phases(self) -> list[list[nn.Parameter]]:
         """Parameters to train, one list per phase of training; phases share the budget equally."""
         return [list(self.parameters())]

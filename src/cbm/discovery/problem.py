@@ -62,6 +62,8 @@ class Problem:
 
     encoder: Encoder
     targets: tuple[Target, ...]
+    variables: int
+    """d: inputs 0 … d-1 are the state variables."""
     real_inputs: int
     """Inputs 0 … real_inputs-1 are variables and the action, the rest are shadows."""
     columns: Scale
@@ -74,6 +76,12 @@ class Problem:
     @property
     def inputs(self) -> int:
         return self.encoder.inputs
+
+    @property
+    def action_input(self) -> int | None:
+        """Index of the action among the inputs, if it is one."""
+        has_action = len(self.columns.mean) > self.variables
+        return self.variables if has_action else None
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -158,7 +166,7 @@ def _problem(
     )
     outputs = Scale.fit(train.targets)
     rows = [_rows(block, table, targets, outputs) for block, table in zip(blocks, (train, held), strict=True)]
-    return Problem(encoder, targets, real_inputs, columns, outputs, rows[0], rows[1])
+    return Problem(encoder, targets, d, real_inputs, columns, outputs, rows[0], rows[1])
 
 
 def _input_scale(inputs: np.ndarray, kinds: list[Kind]) -> Scale:

@@ -52,7 +52,7 @@ class Settings:
     """calibrated: per-target thresholds from the shadows, with an undecided zone. threshold: CMI >= epsilon (the paper)."""
     epsilon: float = 0.02
     """Threshold in nats of the paper's rule."""
-    smallest_effect: float = 0.003
+    smallest_effect: float = 0.005
     """Calibrated rule: effects below this many nats are never called edges."""
     reward_inputs: Literal["next-state", "state-action"] = "next-state"
     """What a reward may depend on: the state after the step, or the state before it and the action."""

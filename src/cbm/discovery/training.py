@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from cbm.discovery.evidence import measure
-from cbm.discovery.model import Batch, MaskedModel
+from cbm.discovery.model import Batch, MaskedModel, TrunkModel
 from cbm.discovery.models import numbers_per_row
 from cbm.discovery.problem import Problem
 from cbm.discovery.settings import Settings
-from cbm.discovery.trunk import NOTHING
 
 WARM_UP = 200  # updates until the learning rate has reached its peak
 AVERAGE_EVERY = 4  # updates between two steps of the averaged weights
@@ -31,6 +30,8 @@ class Budget:
 
     steps: int | None = None
     seconds: float | None = None
+    most: int | None = None
+    """Updates after which a budget in seconds ends early."""
     spent: float = 0.0
     """Seconds used so far, earlier runs of a resumed training included."""
     _clock: float = field(default_factory=time.perf_counter)
@@ -43,7 +44,8 @@ class Budget:
         """0 at the start, 1 when the budget is used up."""
         if self.steps is not None:
             return step / max(self.steps, 1)
-        return self.spent / max(self.seconds or 0.0, 1e-9)
+        by_time = self.spent / max(self.seconds or 0.0, 1e-9)
+        return by_time if self.most is None else max(by_time, step / self.most)
 
 
 class Trainer:
@@ -60,6 +62,7 @@ class Trainer:
         self.optimizer = self._optimizer(0)
         self.focus = self.even_focus()
         self.refocused = 0
+        self.refocusing = isinstance(model, TrunkModel)
 
     def _optimizer(self, phase: int) -> torch.optim.AdamW:
         return torch.optim.AdamW(
@@ -78,7 +81,7 @@ class Trainer:
     def update(self, progress: float) -> dict[str, Tensor]:
         """One gradient step on one batch; `progress` in [0, 1] sets the phase and the learning rate."""
         within = self._enter(progress)
-        if self.refocused < len(REFOCUS) and within >= REFOCUS[self.refocused]:
+        if self.refocusing and self.refocused < len(REFOCUS) and within >= REFOCUS[self.refocused]:
             self.refocused += 1
             self.refocus()
         rows = len(self.problem.train)
@@ -89,7 +92,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             warm = min(1.0, (self.step + 1) / WARM_UP)
             group["lr"] = self.settings.learning_rate * warm * (0.02 + 0.49 * (1 + math.cos(math.pi * within)))
-        dropped = self.draw_dropped(len(batch.x))
+        dropped = self.model.draw(len(batch.x), self.settings.full_share, self.focus, self.generator)
         loss, numbers = self.model.loss(batch, dropped, self.generator)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -98,12 +101,6 @@ class Trainer:
         if self.step % AVERAGE_EVERY == 0:
             self._move_average()
         return numbers
-
-    def draw_dropped(self, rows: int) -> Tensor:
-        """One input per row, any of them, the action and the shadows included."""
-        dropped = torch.multinomial(self.focus, rows, replacement=True, generator=self.generator)
-        dropped[: max(1, round(self.settings.full_share * rows))] = NOTHING
-        return dropped
 
     def even_focus(self) -> Tensor:
         """Every real input alike; all shadows together get a fifth of the rows at most."""

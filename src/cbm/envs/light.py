@@ -8,42 +8,42 @@ from __future__ import annotations
 
 import numpy as np
 
-from cbm.envs.world import Policy, Rng
-from cbm.errors import DataError
+from cbm.envs.world import Policy, Rng, check_policy
 from cbm.factors import Factors, Variable
 
-POLICIES = ("random", "scripted", "mixed")
 NAMES = ("position", "speed", "light", "countdown", "radio", "wind")
 POSITION, SPEED, LIGHT, COUNTDOWN, RADIO, WIND = range(6)
+ACTION = len(NAMES)  # the last column of the graph
+EXPLORE = {"random": 1.0, "scripted": 0.3, "mixed": 0.6}  # share of steps with a random throttle
 
 
 class LightWorld:
     """Six variables; task `cross` pays for speed at green, task `park` for standing at the origin."""
 
-    tasks = ("cross", "park")
+    tasks: tuple[str, ...] = ("cross", "park")
+    policies: tuple[str, ...] = ("random", "scripted", "mixed")
     action_size = 2
     horizon = 100
 
     def __init__(self) -> None:
-        kinds = {LIGHT: "binary"}
         self.factors = Factors(
-            tuple(Variable(name, kinds.get(i, "continuous")) for i, name in enumerate(NAMES)),  # type: ignore[arg-type]
+            tuple(Variable(name, "binary" if name == "light" else "continuous") for name in NAMES),
             ("throttle", "volume"),
         )
         parents = {
             POSITION: (POSITION, SPEED),
-            SPEED: (SPEED, len(NAMES)),
+            SPEED: (SPEED, ACTION),
             LIGHT: (LIGHT, COUNTDOWN),
             COUNTDOWN: (COUNTDOWN,),
-            RADIO: (len(NAMES),),
+            RADIO: (ACTION,),
             WIND: (WIND,),
         }
-        self.truth = np.zeros((len(NAMES), len(NAMES) + 1), dtype=bool)
+        self.truth = np.zeros((len(NAMES), ACTION + 1), dtype=bool)
         for child, causes in parents.items():
             self.truth[child, list(causes)] = True
         self.truth_rewards = {task: np.zeros(len(NAMES), dtype=bool) for task in self.tasks}
         self.truth_rewards["cross"][[SPEED, LIGHT]] = True
-        self.truth_rewards["park"][[POSITION]] = True
+        self.truth_rewards["park"][POSITION] = True
 
     def reset(self, n: int, rng: Rng) -> np.ndarray:
         state = rng.uniform(-1, 1, (n, len(NAMES)))
@@ -77,14 +77,13 @@ class LightWorld:
         return state
 
     def policy(self, name: str, n: int, rng: Rng) -> Policy:
-        if name not in POLICIES:
-            raise DataError(f"light: unknown policy {name!r}; choose one of {', '.join(POLICIES)}")
-        explore = {"random": 1.0, "scripted": 0.3, "mixed": 0.6}[name]
+        check_policy("light", name, self.policies)
+        explore = EXPLORE[name]
 
         def act(state: np.ndarray, rng: Rng) -> np.ndarray:
-            wish = np.where(state[:, LIGHT] > 0.5, 1.0, -state[:, SPEED])
-            random = rng.uniform(-1, 1, (len(state), 2))
-            random[:, 0] = np.where(rng.random(len(state)) < explore, random[:, 0], wish)
-            return np.clip(random, -1, 1)
+            wish = np.where(state[:, LIGHT] > 0.5, 1.0, -state[:, SPEED])  # go at green, slow down at red
+            action = rng.uniform(-1, 1, (len(state), self.action_size))
+            action[:, 0] = np.where(rng.random(len(state)) < explore, action[:, 0], wish)
+            return np.clip(action, -1, 1)
 
         return act

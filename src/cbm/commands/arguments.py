@@ -1,0 +1,123 @@
+"""From a command's arguments to its frozen `Options`, with errors of one line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import tyro
+from tyro.conf import DisallowNone, FlagCreatePairsOff, Positional, PositionalMetavarFromFieldName, arg
+
+from cbm.errors import DataError
+
+# An option that may be left out: its help says what happens then, better than "(default: None)" would.
+_said = arg(help_behavior_hint="")
+Flag = Annotated[bool, _said]
+MaybeFloat = Annotated[float | None, _said]
+MaybeInt = Annotated[int | None, _said]
+MaybePath = Annotated[Path | None, _said]
+MaybeText = Annotated[str | None, _said]
+Paths = Annotated[Positional[tuple[Path, ...]], _said]
+
+T = TypeVar("T")
+
+
+def parse(options: type[T], arguments: list[str], command: str) -> T:
+    """The options in these arguments; a DataError says what is wrong with them, --help ends the program."""
+    errors = io.StringIO()
+    for_help = "-h" in arguments or "--help" in arguments
+    try:
+        with contextlib.redirect_stderr(errors), contextlib.nullcontext() if for_help else _wide():
+            return tyro.cli(
+                options,
+                args=arguments,
+                prog=f"cbm {command}",
+                config=(FlagCreatePairsOff, PositionalMetavarFromFieldName, DisallowNone),
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise DataError(f"{one_line(errors.getvalue())} (see cbm {command} --help)") from None
+
+
+@contextlib.contextmanager
+def _wide() -> Iterator[None]:
+    """A terminal so wide that the parser does not break its messages into lines."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "4000"
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
+        if before is not None:
+            os.environ["COLUMNS"] = before
+
+
+REPHRASED = (
+    (r"^Error parsing (.*?): (?:no type matching .* Got errors:.*?>: )?(.*)$", r"\1: \2"),
+    (r"invalid literal for int\(\) with base 10: (.*)$", r"\1 is not a whole number"),
+    (r"could not convert string to float: (.*)$", r"\1 is not a number"),
+    (
+        r"^invalid choice (.*) for argument '(.*)'\. Expected one of \((.*?),?\)\.$",
+        r"\2: \1 is not one of \3",
+    ),
+    (r"^Missing value for argument '(.*)'\. Expected 1 values\.$", r"\1: a value is missing"),
+    (r"^Unrecognized options: ", "unknown: "),
+)
+
+
+def one_line(box: str) -> str:
+    """What the parser wrote in a box of several lines, as one sentence without the help text in it."""
+    said, *more = _sections(box)
+    if said.startswith("Missing from"):
+        return f"missing: {', '.join(_entries(said))}"
+    sentence = " ".join(said.split())
+    for pattern, replacement in REPHRASED:
+        sentence = re.sub(pattern, replacement, sentence)
+    close = [_entries(part) for part in more if part.startswith("Perhaps you meant")]
+    if close:
+        sentence += f"; did you mean {' or '.join(entry.split()[0] for entry in close[0])}?"
+    return sentence or "the arguments cannot be read"
+
+
+def _sections(box: str) -> list[str]:
+    """Parts between horizontal rules; the frame is drawn with lines, or with spaces under a title."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    lines = [line.strip("│").rstrip() for line in text.splitlines() if not line.startswith(("╭", "╰"))]
+    parts = re.split(r"(?m)^ *[─-]{8,}$", "\n".join(lines))
+    framed = "╭" in text
+    return [textwrap.dedent(part).strip() for part in (parts if framed else parts[1:])] or [""]
+
+
+def _entries(section: str) -> list[str]:
+    """Items of an indented list; their explanations are indented further."""
+    return [line.strip() for line in section.splitlines() if re.match(r" {4}\S", line)]
+
+
+def at_least(name: str, value: float | None, low: float, *, above: bool = False) -> None:
+    """Refuse a number below `low` (or equal to it, with `above`), and one that is none."""
+    if value is None:
+        return
+    if not math.isfinite(value) or value < low or (above and value == low):
+        raise DataError(f"{name}: must be {'more than' if above else 'at least'} {low:g}, not {value:g}")
+
+
+def check_seed(value: int | None, name: str = "--seed") -> None:
+    """Refuse what no generator takes."""
+    at_least(name, value, 0)
+    if value is not None and value >= 2**63:
+        raise DataError(f"{name}: must be less than 2^63")
+
+
+def together(**given: Any) -> None:
+    """Refuse two options that exclude each other."""
+    names = [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise DataError(f"{' and '.join(names)} cannot be given together")

@@ -1,0 +1,150 @@
+"""`cbm collect`: a log of transitions from a built-in world."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tyro.conf import Positional
+
+from cbm.commands.arguments import Flag, MaybeInt, at_least, check_seed, parse
+from cbm.commands.console import Stages, duration, heading, plural, print_json, show, show_table
+from cbm.commands.naming import by_group, compact
+from cbm.commands.places import check_file, made_directory
+from cbm.formats import SUFFIXES
+from cbm.validate import MIN_ROWS
+
+if TYPE_CHECKING:
+    from cbm.envs.world import World
+    from cbm.transitions import Transitions
+
+
+@dataclass(frozen=True)
+class Options:
+    """Make a log of transitions from a built-in world.
+
+    Example: cbm collect contact --steps 60000 --out contact.npz
+
+    The rewards of all tasks are recorded at every step, so that one log serves them all. .npz and .parquet
+    files also hold the true graph, where the world knows it; `cbm discover` then says how close it came.
+    """
+
+    env: Positional[str]
+    """Name of the world; `cbm envs` lists them."""
+    steps: int
+    """Number of transitions."""
+    out: Path
+    """File to write: .npz, .csv or .parquet."""
+    policy: Literal["mixed", "scripted", "random", "hold"] = "mixed"
+    """scripted: goes after the tasks.
+    random: does not.
+    mixed: both in turns.
+    hold: takes a block and never lets go (contact only)."""
+    seed: int = 0
+    """Seed of the log: the same seed gives the same file."""
+    blocks: MaybeInt = None
+    """How many movable blocks (contact only). Left out: as the world says."""
+    distractors: MaybeInt = None
+    """So many that the action moves, and as many that it does not. Left out: as the world says."""
+    rescale: Flag = False
+    """Give every variable its own scale and offset, as sensors do."""
+    world_seed: MaybeInt = None
+    """Seed of the world itself (which distractor follows which part of the action). Left out: 0."""
+    force: Flag = False
+    """Overwrite the file if it exists."""
+    json: Flag = False
+    """Print the summary as JSON."""
+    quiet: Flag = False
+    """No progress, only the summary."""
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, arguments, "collect")
+    at_least("--steps", options.steps, MIN_ROWS)
+    check_seed(options.seed)
+    check_seed(options.world_seed, "--world-seed")
+    check_file(options.out, force=options.force, suffixes=SUFFIXES)
+    world = _world(options)
+    start = time.monotonic()
+    data = log_of(world, options.env, options.steps, options.policy, options.seed, options.quiet)
+    with made_directory(options.out.parent):
+        data.save(options.out)
+    summary = _summary(options, data, time.monotonic() - start)
+    if options.json:
+        print_json(summary)
+    else:
+        _show(options, data, summary)
+
+
+def _world(options: Options) -> World:
+    from cbm.envs.registry import make_world
+
+    given = {name: getattr(options, name) for name in ("blocks", "distractors", "world_seed")}
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if options.rescale:
+        chosen["rescale"] = True
+    return make_world(options.env, **chosen)
+
+
+def log_of(world: World, name: str, steps: int, policy: str, seed: int, quiet: bool) -> Transitions:
+    """Collect with a progress bar."""
+    from cbm.envs.collect import collect
+
+    with Stages({"collect": f"collecting from {name}"}, quiet) as stages:
+        return collect(
+            world, steps, policy=policy, seed=seed, progress=lambda made: stages("collect", made / steps)
+        )
+
+
+def _summary(options: Options, data: Transitions, seconds: float) -> dict[str, Any]:
+    changed = (data.obs != data.next_obs).mean(axis=0)
+    return {
+        "out": str(options.out),
+        "env": options.env,
+        "policy": options.policy,
+        "seed": options.seed,
+        "rows": len(data),
+        "episodes": len(set(data.episode.tolist())),
+        "actions": list(data.factors.action_names),
+        "rewards": {
+            name: {
+                "mean": float(r.mean()),
+                "std": float(r.std()),
+                "min": float(r.min()),
+                "max": float(r.max()),
+            }
+            for name, r in data.rewards.items()
+        },
+        "variables": {name: {"changed": float(share)} for name, share in zip(data.factors.names, changed)},
+        "true_graph": data.truth is not None and options.out.suffix.lower() != ".csv",
+        "seconds": round(seconds, 3),
+    }
+
+
+def _show(options: Options, data: Transitions, summary: dict[str, Any]) -> None:
+    size = f"{plural(len(data), 'transition')} in {plural(summary['episodes'], 'episode')}"
+    heading(f"{options.out}: {size}, {options.policy} policy, seed {options.seed}")
+    show(f"action: {', '.join(summary['actions'])}\n")
+    rewards = [
+        (name, *(f"{reward[key]:.3g}" for key in ("mean", "std", "min", "max")))
+        for name, reward in summary["rewards"].items()
+    ]
+    numbers = ("mean", "std", "lowest", "highest")
+    show_table(("reward", *numbers), rewards, right=numbers)
+    show()
+    share = "changed in so many steps"  # a part that hardly moves is hard to learn
+    rows = [(compact(names), _range(names, summary)) for names in by_group(data.factors)]
+    show_table((plural(len(data.factors), "variable"), share), rows, right=(share,))
+    show()
+    if data.truth is not None and not summary["true_graph"]:
+        show("A .csv file has no place for the true graph; .npz and .parquet have.")
+    show(f"took  {duration(summary['seconds'])}")
+    show(f"next  cbm discover {options.out} --out runs/{options.out.stem}")
+
+
+def _range(names: list[str], summary: dict[str, Any]) -> str:
+    shares = [100 * summary["variables"][name]["changed"] for name in names]
+    low, high = f"{min(shares):.1f}", f"{max(shares):.1f}"
+    return f"{low} %" if low == high else f"{low} to {high} %"

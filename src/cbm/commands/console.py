@@ -1,0 +1,175 @@
+"""Printing: results to the output, progress to the error stream, names always as they are and never as
+markup."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import textwrap
+import time
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+LINE_EVERY = 60.0
+"""Seconds between two lines of progress where there is no terminal to draw a bar on."""
+
+
+def stdout() -> Console:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = max(console.width, 120)  # a file has no width: do not squeeze tables into 80
+    return console
+
+
+def show_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> None:
+    """Columns under a line; those named in `right` hold numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in titles:
+        table.add_column(title, justify="right" if title in set(right) else "left")
+    for row in rows:
+        table.add_row(*(Text(_printable(cell)) for cell in row))
+    stdout().print(table)
+
+
+def print_json(data: Any) -> None:
+    print(json.dumps(data, indent=1, allow_nan=False))
+
+
+def show(text: str = "", style: str | None = None) -> None:
+    stdout().print(_printable(text), style=style)
+
+
+def heading(text: str) -> None:
+    show(text, style="bold")
+
+
+def width() -> int:
+    """Columns to fill: those of the terminal, within reason, or 110 in a file."""
+    console = stdout()
+    return min(console.width, 110) if console.is_terminal else 110
+
+
+def listed(names: Iterable[str], indent: str = "  ") -> str:
+    """Names separated by commas, broken between names where the line is full."""
+    return wrapped(", ".join(names), indent)
+
+
+def wrapped(text: str, indent: str = "", hanging: str = "") -> str:
+    """Broken at the width of the terminal; lines after the first are indented by `hanging` more."""
+    return textwrap.fill(
+        text,
+        max(40, width()),
+        initial_indent=indent,
+        subsequent_indent=indent + hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def duration(seconds: float) -> str:
+    if seconds < 0.1:
+        return "less than 0.1 s"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _printable(text: str) -> str:
+    """Control characters in a name cannot move the cursor or change colours."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+
+
+def on_terminal() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class Stages:
+    """Progress through named stages: a bar each on a terminal, one plain line a minute elsewhere.
+
+    Call it with a stage and the fraction of it that is done, from 0 to 1.
+    """
+
+    def __init__(self, titles: dict[str, str], quiet: bool = False):
+        self.titles, self.quiet = titles, quiet
+        self.bars: Bars | None = None
+        self.tasks: dict[str, TaskID] = {}
+        self.started = self.last_line = time.monotonic()
+
+    def __enter__(self) -> Stages:
+        self.started = self.last_line = time.monotonic()
+        if on_terminal() and not self.quiet:
+            self.bars = _bars()
+            self.bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bars is not None:
+            if kind is None:
+                for task in self.tasks.values():
+                    self.bars.update(task, completed=1.0)
+            self.bars.stop()
+
+    def __call__(self, stage: str, fraction: float) -> None:
+        title = self.titles.get(stage, stage)
+        if self.bars is not None:
+            self._draw(self.bars, stage, title, fraction)
+        elif not self.quiet and time.monotonic() - self.last_line >= LINE_EVERY:
+            self.last_line = time.monotonic()
+            elapsed = duration(self.last_line - self.started)
+            print(f"{title}: {100 * fraction:.0f} % ({elapsed} so far)", file=sys.stderr, flush=True)
+
+    def _draw(self, bars: Bars, stage: str, title: str, fraction: float) -> None:
+        if stage not in self.tasks:
+            for earlier in self.tasks.values():
+                bars.update(earlier, completed=1.0)
+            padded = f"{title:<{max(len(text) for text in self.titles.values())}}"
+            self.tasks[stage] = bars.add_task(padded, total=1.0)
+        bars.update(self.tasks[stage], completed=min(1.0, fraction))
+
+
+def _bars() -> Bars:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bars
+
+    return Bars(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=32),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left", style="dim"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        refresh_per_second=4,
+        transient=True,  # the result says all that is worth keeping
+    )

@@ -1,0 +1,197 @@
+"""`cbm discover`: from a log to the causal graph and the state that each reward needs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from cbm.commands.arguments import (
+    Flag,
+    MaybeFloat,
+    MaybeInt,
+    MaybePath,
+    at_least,
+    check_seed,
+    parse,
+    together,
+)
+from cbm.commands.console import Stages, print_json, show
+from cbm.commands.places import check_run, made_directory
+from cbm.commands.results import result_json, show_result
+from cbm.discovery.settings import ModelName, Preset, Settings, preset
+from cbm.errors import DataError
+from cbm.knowledge import Knowledge
+from cbm.transitions import Transitions
+
+if TYPE_CHECKING:
+    from cbm.graph import CausalGraph
+
+STAGES = {
+    "dynamics": "learning the dynamics",
+    "evidence": "measuring the evidence",
+    "rewards": "learning the rewards",
+    "prediction": "testing predictions",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Learn the causal graph of a log and, for each reward in it, the state that the reward needs.
+
+    Example: cbm discover log.npz --out runs/mine --minutes 5
+
+    The log holds obs (T, d), action (T, a), next_obs (T, d) and any number of reward_NAME (T,). The run
+    directory gets graph.json, report.html and all that is needed to go on after an interruption: the same
+    command again continues.
+    """
+
+    data: Positional[str]
+    """The log: a .npz, .csv or .parquet file, or minari:NAME for a Minari dataset on this machine."""
+    out: Path
+    """Run directory, made if it does not exist."""
+    model: ModelName = "implicit"
+    """implicit: contrastive critics (CBM).
+    explicit: Gaussian and categorical heads (CDL).
+    demi: a learned conditional critic."""
+    preset: Preset = "fast"
+    """fast: for real use.
+    paper: the published networks and losses, much slower.
+    debug: tiny, to try things out."""
+    minutes: MaybeFloat = None
+    """Time for the whole command. More of it: weaker effects are found, fewer cells stay undecided.
+    Left out, and without --steps: 5."""
+    steps: MaybeInt = None
+    """Updates of the dynamics model, instead of --minutes: the same number gives the same graph."""
+    seed: int = 0
+    """Seed of everything random."""
+    knowledge: MaybePath = None
+    """JSON file of edges that must be there and edges that cannot:
+    {"required": [["cause", "effect"]], "forbidden": [["action", "light"]]}"""
+    rule: Annotated[Literal["calibrated", "threshold"] | None, arg(help_behavior_hint="")] = None
+    """How edges are decided.
+    calibrated: thresholds from inputs that cannot matter, with an undecided zone.
+    threshold: a CMI of at least --epsilon, as in the paper.
+    Left out: threshold with --preset paper, else calibrated."""
+    epsilon: MaybeFloat = None
+    """Threshold of --rule threshold, in nats. Left out: 0.02."""
+    reward_inputs: Literal["next-state", "state-action"] = "next-state"
+    """What a reward may depend on: the state after the step, or the state before it and the action."""
+    allow_constant: Flag = False
+    """Accept variables, rewards and actions that never change. Left out: they are taken for a mistake."""
+    threads: MaybeInt = None
+    """Processor threads to use. Left out: all."""
+    json: Flag = False
+    """Print the result as one JSON object."""
+    quiet: Flag = False
+    """No progress, only the result."""
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, arguments, "discover")
+    settings = _settings(options)
+    check_run(options.out)
+    data = _load(options)
+    knowledge = _knowledge(options, data)
+    use_threads(options.threads)
+    budget = Budget(options.minutes, options.steps)
+    already, graph = run_discovery(
+        data, settings, budget, options.seed, options.out, knowledge, options.quiet
+    )
+    if options.json:
+        print_json(result_json(graph, data, options.out, already))
+        return
+    if already:
+        show(f"{options.out} is finished already: nothing to do. Its result:\n")
+    show_result(graph, data, options.out)
+
+
+@dataclass(frozen=True)
+class Budget:
+    minutes: float | None = None
+    steps: int | None = None
+
+
+def run_discovery(
+    data: Transitions,
+    settings: Settings,
+    budget: Budget,
+    seed: int,
+    run: Path,
+    knowledge: Knowledge | None,
+    quiet: bool,
+) -> tuple[bool, CausalGraph]:
+    """Discover with progress and write the report; also says whether the run had been finished before."""
+    from cbm.discovery.discover import discover  # here, since it brings torch
+    from cbm.report import write_report
+
+    already = (run / "result.json").is_file()
+    with made_directory(run), Stages(STAGES, quiet) as progress:
+        try:
+            graph = discover(
+                data,
+                minutes=budget.minutes,
+                steps=budget.steps,
+                settings=settings,
+                seed=seed,
+                run=run,
+                knowledge=knowledge,
+                progress=progress,
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"the state is saved in {run}, the same command goes on from there"
+            ) from None
+    if not already or not (run / "report.html").is_file():
+        write_report([run], run / "report.html")
+    return already, graph
+
+
+def use_threads(threads: int | None) -> None:
+    """So many threads for torch; by default all that this process may use, unless OMP_NUM_THREADS says
+    otherwise."""
+    import torch
+
+    if threads is None and "OMP_NUM_THREADS" in os.environ:
+        return
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    torch.set_num_threads(threads or available)
+
+
+def _settings(options: Options) -> Settings:
+    """Everything that the options alone can get wrong."""
+    together(minutes=options.minutes, steps=options.steps)
+    at_least("--minutes", options.minutes, 0, above=True)
+    at_least("--steps", options.steps, 1)
+    check_seed(options.seed)
+    at_least("--epsilon", options.epsilon, 0, above=True)
+    at_least("--threads", options.threads, 1)
+    settings = replace(preset(options.preset, options.model), reward_inputs=options.reward_inputs)
+    if options.rule is not None:
+        settings = replace(settings, rule=options.rule)
+    if options.epsilon is not None:
+        if settings.rule != "threshold":
+            raise DataError("--epsilon is the threshold of --rule threshold; the calibrated rule has its own")
+        settings = replace(settings, epsilon=options.epsilon)
+    return settings
+
+
+def _load(options: Options) -> Transitions:
+    try:
+        return Transitions.load(options.data, allow_constant=options.allow_constant)
+    except DataError as error:
+        raise DataError(str(error).replace("set allow_constant", "pass --allow-constant")) from None
+
+
+def _knowledge(options: Options, data: Transitions) -> Knowledge | None:
+    if options.knowledge is None:
+        return None
+    knowledge = Knowledge.load(options.knowledge)
+    try:
+        knowledge.masks(data.factors.names, data.rewards)  # names that are not in the log
+    except DataError as error:
+        raise DataError(f"{options.knowledge}: {error}") from None
+    return knowledge

@@ -1,0 +1,44 @@
+"""`cbm envs`: what there is to collect from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cbm.commands.arguments import Flag, parse
+from cbm.commands.console import print_json, show, show_table
+
+
+@dataclass(frozen=True)
+class Options:
+    """List the built-in worlds: their tasks, how many variables they have, whether the true graph is
+    known."""
+
+    json: Flag = False
+    """Print a JSON list instead of a table."""
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, arguments, "envs")
+    from cbm.envs.registry import WORLDS, list_worlds
+
+    worlds = list_worlds()
+    if options.json:
+        print_json(worlds)
+        return
+    rows = [
+        (
+            world["name"],
+            str(world["variables"]),
+            ", ".join(world["tasks"]),
+            "known" if world["true_graph"] else "unknown",
+            ", ".join(world["backends"]),
+            world["id"],
+        )
+        for world in worlds
+    ]
+    titles = ("name", "variables", "tasks", "true graph", "backends", "Gymnasium id")
+    show_table(titles, rows, right=("variables",))
+    show()
+    for name, entry in WORLDS.items():
+        show(f"{name}: {entry.description}")
+    show("\nA log of one of them: cbm collect contact --steps 60000 --out contact.npz")

@@ -1,0 +1,77 @@
+"""Where output may go: looked at before any work is done, made only when the work can begin."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from cbm.errors import DataError
+
+
+def check_file(path: Path, *, force: bool, suffixes: tuple[str, ...] = ()) -> None:
+    """Refuse a file that could not be written in the end, or that would be overwritten."""
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise DataError(f"{path}: unknown kind of file {path.suffix!r} (one of {', '.join(suffixes)})")
+    if path.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
+        raise DataError(f"{path}: writing Parquet needs pyarrow, which is not installed: pip install pyarrow")
+    with _path_errors(path):
+        if path.is_dir():
+            raise DataError(f"{path}: is a directory, not a file")
+        if path.exists() and not force:
+            raise DataError(f"{path}: exists already (--force overwrites it)")
+        _check_writable(path, path.parent)
+
+
+def check_run(path: Path) -> None:
+    """Refuse a run directory that could not be made, and one that holds something else."""
+    with _path_errors(path):
+        if path.is_dir():
+            visible = [entry.name for entry in path.iterdir() if not entry.name.startswith(".")]
+            if visible and "config.json" not in visible:
+                raise DataError(f"{path}: is a directory with other things in it, not a run (no config.json)")
+            _check_writable(path, path)
+        elif path.exists():
+            raise DataError(f"{path}: is a file, not a run directory")
+        else:
+            _check_writable(path, path.parent)
+
+
+@contextmanager
+def made_directory(path: Path) -> Iterator[None]:
+    """Make the directory and its parents; bad input that shows only now takes away what was made."""
+    made = [place for place in (path, *path.parents) if not place.exists()]
+    with _path_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except DataError:
+        if path in made:
+            shutil.rmtree(path, ignore_errors=True)
+        for parent in made[1:]:
+            if not any(parent.iterdir()):
+                parent.rmdir()
+        raise
+
+
+def _check_writable(path: Path, directory: Path) -> None:
+    """Write a nameless file to the nearest directory that exists; permission bits alone do not tell."""
+    while not directory.exists() and directory != directory.parent:
+        directory = directory.parent
+    if not directory.is_dir():
+        raise DataError(f"{path}: cannot be made, {directory} is not a directory")
+    with tempfile.TemporaryFile(dir=directory):
+        pass
+
+
+@contextmanager
+def _path_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except DataError:
+        raise
+    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
+        raise DataError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from None

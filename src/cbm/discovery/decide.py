@@ -1,0 +1,58 @@
+"""From CMI to verdicts: the paper's threshold, or thresholds calibrated on inputs that cannot matter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cbm.discovery.settings import Settings
+
+SHADOW_DEVIATIONS = 5.0  # how far beyond the scatter of the shadows an effect must lie
+SHARE_OF_STRONGEST = 0.01  # leave-one-out models of well-predicted targets err by up to about this share
+STANDARD_ERRORS = 2.0  # distance from the threshold below which a cell is undecided
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """(K, inputs) decisions about real inputs."""
+
+    cmi: np.ndarray
+    stderr: np.ndarray
+    thresholds: np.ndarray
+    edge: np.ndarray
+    """Whether the effect counts as present, undecided cells included."""
+    verdict: np.ndarray
+    """"edge", "none" or "undecided"."""
+
+
+def above_shadows(cmi: np.ndarray, real_inputs: int) -> np.ndarray:
+    """CMI relative to that of a typical shadow of the same target: what every dropped input costs is no effect."""
+    shadows = cmi[:, real_inputs:]
+    return cmi - np.median(shadows, 1, keepdims=True) if shadows.shape[1] else cmi
+
+
+def decide(cmi: np.ndarray, stderr: np.ndarray, null: np.ndarray, settings: Settings) -> Verdicts:
+    """Verdicts from (K, inputs) CMI and standard errors, and (K, n) CMI of shadows (nan where there is none)."""
+    if settings.rule == "threshold":
+        edge = cmi >= settings.epsilon  # the paper's rule
+        verdict = np.where(edge, "edge", "none")
+        return Verdicts(cmi, stderr, np.full_like(cmi, settings.epsilon), edge, verdict)
+    thresholds = np.repeat(calibrated_thresholds(cmi, null, settings)[:, None], cmi.shape[1], 1)
+    edge = cmi > thresholds
+    sure = np.abs(cmi - thresholds) > STANDARD_ERRORS * stderr
+    verdict = np.where(sure, np.where(edge, "edge", "none"), "undecided")
+    return Verdicts(cmi, stderr, thresholds, edge, verdict)
+
+
+def calibrated_thresholds(cmi: np.ndarray, null: np.ndarray, settings: Settings) -> np.ndarray:
+    """(K,) per target: beyond the scatter of its shadows and a small share of its strongest cause.
+
+    Never below `smallest_effect`, never above the paper's epsilon.
+    """
+    own = np.sqrt(np.nanmean(null**2, 1)) if null.shape[1] else np.zeros(len(cmi))
+    usual = np.sqrt(np.nanmean(null**2)) if null.size else 0.0
+    scatter = np.sqrt((own**2 + usual**2) / 2)  # few shadows per target: lean on the others' too
+    strongest = np.clip(cmi, 0, None).max(1, initial=0.0)
+    wanted = np.maximum(SHADOW_DEVIATIONS * scatter, SHARE_OF_STRONGEST * strongest)
+    return np.clip(wanted, settings.smallest_effect, settings.epsilon)

@@ -1,0 +1,186 @@
+"""A second look: each target gets a small network of its own that sees only its candidate causes.
+
+The trunk rules out most inputs of most targets. What is left is a handful per target, so a leave-one-out
+model is trained on one row in ten instead of one in a hundred, nothing irrelevant has to be ignored, and
+weak effects separate from none. A candidate j is judged by I(target; j | the other candidates): zero for
+a variable that is no cause as long as all causes are among the candidates, as in the full test, and never
+smaller than there for one that is. The same networks, restricted to the causes found, predict.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cbm.discovery.explicit import explicit_log_prob
+from cbm.discovery.implicit import log_density, penalties
+from cbm.discovery.inputs import Encoder
+from cbm.discovery.model import Batch, MaskedModel, Pointwise, split_by_mask
+from cbm.discovery.problem import Problem
+from cbm.discovery.settings import Settings
+from cbm.discovery.trunk import NOTHING
+
+WIDTH = 64
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Which inputs each target's network sees."""
+
+    inputs: np.ndarray
+    """(K, m) input index in each slot of each target, -1 where a slot is empty."""
+    action: int | None
+    """The action's input index; it is seen by all."""
+
+    @property
+    def filled(self) -> np.ndarray:
+        return self.inputs >= 0
+
+    def scatter(self, values: np.ndarray, into: np.ndarray) -> np.ndarray:
+        """`into` (K, inputs) with the cells that were looked at again replaced by `values` (K, m + 1)."""
+        result = into.copy()
+        target, slot = np.nonzero(self.filled)
+        result[target, self.inputs[target, slot]] = values[target, slot]
+        if self.action is not None:
+            result[:, self.action] = values[:, -1]
+        return result
+
+
+class Local(MaskedModel):
+    """K small networks, run as one batched product; arrays are (K, features, B), so that a gather moves whole rows.
+
+    Slots hold state variables (and shadows); the action, a wider input, has a path of its own. Its index as a
+    dropped slot is m.
+    """
+
+    def __init__(self, problem: Problem, slots: Slots, settings: Settings):
+        super().__init__()
+        self.settings = settings
+        self.encoder = problem.encoder
+        self.explicit = settings.model == "explicit"
+        self.levels = torch.tensor(problem.levels)
+        self.slots = torch.from_numpy(slots.inputs)
+        self.action_input = problem.action_input
+        self.block, self.action = feature_blocks(problem.encoder, problem.action_input)
+        targets, m = slots.inputs.shape
+        outputs = max(2, *problem.levels, 2) if self.explicit else settings.code
+        size = self.block.shape[1]
+        self.enter = _weight(targets, WIDTH, m * size)
+        self.enter_action = nn.Parameter(torch.randn(targets * WIDTH, len(self.action)) / math.sqrt(len(self.action) + 1))
+        self.absent = nn.Parameter(torch.zeros(targets, m + 2, WIDTH))  # a slot, the action, or nothing is absent
+        self.middle = _weight(targets, WIDTH, WIDTH)
+        self.leave = _weight(targets, outputs, WIDTH)
+        self.curve = nn.Parameter(0.3 * torch.randn(targets, settings.code, settings.knots))
+        self.allowed: Tensor | None = None
+
+    def restrict(self, parents: np.ndarray) -> None:
+        """From now on see only these causes, (K, inputs) booleans."""
+        slots = self.slots.numpy()
+        seen = np.take_along_axis(parents, np.maximum(slots, 0), 1) & (slots >= 0)
+        action = parents[:, self.action_input] if self.action_input is not None else np.zeros(len(slots), bool)
+        self.allowed = torch.from_numpy(np.concatenate([seen, action[:, None]], 1)).float()
+
+    def keep(self, dropped: Tensor) -> Tensor:
+        """(K, B) dropped slot -> (K, m + 1, B) zeros and ones: what each network sees, the action last."""
+        seen = (torch.arange(self.slots.shape[1] + 1)[:, None] != dropped[:, None]).float()
+        return seen if self.allowed is None else seen * self.allowed[..., None]
+
+    def heads(self, features: Tensor, dropped: Tensor) -> Tensor:
+        """(B, F) features, (K, B) dropped slot or -1 -> (K, B, outputs)."""
+        targets, m = self.slots.shape
+        keep = self.keep(dropped)
+        by_feature = torch.cat([features, features.new_zeros(len(features), 1)], 1).T.contiguous()  # (F + 1, B)
+        view = by_feature[self.block[self.slots]]  # (K, m, size, B); index -1 is the empty input
+        view = (view * keep[:, :m, None]).flatten(1, 2)
+        hidden = _affine(self.enter, view)
+        if len(self.action):
+            push = (self.enter_action @ by_feature[self.action]).view(targets, WIDTH, -1)
+            hidden = torch.addcmul(hidden, push, keep[:, m:])
+        note = (dropped % (m + 2)).unsqueeze(-1).expand(-1, -1, WIDTH)
+        hidden = (hidden + self.absent.gather(1, note).transpose(1, 2)).relu()
+        return _affine(self.leave, _affine(self.middle, hidden).relu()).transpose(1, 2)
+
+    def log_prob_of(self, heads: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Log-density of the targets (K, B), and the scores it came from."""
+        if self.explicit:
+            return explicit_log_prob(heads, batch.y, batch.level, self.levels), heads
+        scores = torch.bmm(heads, self.curve)
+        return log_density(scores, batch.u), scores
+
+    def draw(self, rows: int, full_share: float, focus: Tensor, generator: torch.Generator) -> Tensor:
+        """Every target drops one of its own candidates, independently of the others."""
+        if self.allowed is not None:
+            return torch.full((len(self.slots), rows), NOTHING)
+        action = torch.full((len(self.slots), 1), float(len(self.action) > 0))
+        chance = torch.cat([(self.slots >= 0).float(), action], 1) + 1e-9
+        dropped = torch.multinomial(chance, rows, replacement=True, generator=generator)
+        dropped[:, : max(1, round(full_share * rows))] = NOTHING
+        return dropped
+
+    def loss(self, batch: Batch, dropped: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        log_prob, scores = self.log_prob_of(self.heads(self.encoder(batch.x), dropped), batch)
+        penalty = 0.0 if self.explicit else penalties(scores, self.settings)
+        return -log_prob.mean(1).sum() + penalty, split_by_mask(-log_prob, dropped[0])
+
+    def evidence(self, batch: Batch) -> Pointwise:
+        features = self.encoder(batch.x)
+        dropped = torch.full((len(self.slots), len(features)), NOTHING)
+        full = self.log_prob_of(self.heads(features, dropped), batch)[0]
+
+        def pointwise(slot: int, targets: Tensor | None) -> Tensor:
+            without = self.log_prob_of(self.heads(features, torch.full_like(dropped, slot)), batch)[0]
+            return full - without if targets is None else (full - without)[targets]
+
+        return pointwise
+
+
+def feature_blocks(encoder: Encoder, action_input: int | None) -> tuple[Tensor, Tensor]:
+    """Feature indices of every input, (inputs + 1, size), padded with the index of an always-zero column; the
+    last row is the empty input, the action's row is empty too. And the action's own features."""
+    action = (encoder.groups == (-2 if action_input is None else action_input)).nonzero()[:, 0]
+    counts = torch.bincount(encoder.groups, minlength=encoder.inputs)
+    if action_input is not None:
+        counts[action_input] = 0
+    block = torch.full((encoder.inputs + 1, int(counts.max())), encoder.features)
+    for j in range(encoder.inputs):
+        if j != action_input:
+            own = (encoder.groups == j).nonzero()[:, 0]
+            block[j, : len(own)] = own
+    return block, action
+
+
+def choose_slots(
+    cmi: np.ndarray, stderr: np.ndarray, real_inputs: int, action_input: int | None, most: int, rng: np.random.Generator
+) -> Slots:
+    """Per target its possible causes, strongest first, and a few shadows to calibrate against."""
+    targets, inputs = cmi.shape
+    shadows = np.arange(real_inputs, inputs)
+    calibrating = min(3, len(shadows))
+    possible = cmi[:, :real_inputs] + 2 * stderr[:, :real_inputs] > CANDIDATE
+    if action_input is not None:
+        possible[:, action_input] = False  # the action has its own path and is always looked at again
+    rows = []
+    for k in range(targets):
+        order = np.argsort(-cmi[k, :real_inputs])
+        chosen = [j for j in order if possible[k, j]][: most - calibrating]
+        rows.append([*chosen, *rng.choice(shadows, calibrating, replace=False)])
+    m = max(len(row) for row in rows)
+    return Slots(np.array([row + [-1] * (m - len(row)) for row in rows], dtype=np.int64), action_input)
+
+
+CANDIDATE = 1.5e-3  # nats above a typical shadow: anything that may reach this is looked at again
+
+
+def _weight(n: int, outputs: int, inputs: int) -> nn.Parameter:
+    """n affine maps, the offset as last column."""
+    bound = 1 / math.sqrt(inputs)
+    return nn.Parameter((2 * torch.rand(n, outputs, inputs + 1) - 1) * bound)
+
+
+def _affine(weight: Tensor, x: Tensor) -> Tensor:
+    """(n, outputs, inputs + 1), (n, inputs, B) -> (n, outputs, B)."""
+    return torch.baddbmm(weight[..., -1:], weight[..., :-1], x)

@@ -1,0 +1,122 @@
+"""Predicts next states from the causes alone: the best candidate on a grid, refined around the winner.
+
+Scores of all candidates are one matrix product. Around the best one the density says where between the
+grid's points the prediction lies, so there is no need for thousands of random candidates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cbm.discovery.local import Local
+from cbm.discovery.problem import Dynamics
+from cbm.discovery.targets import TABLE, action_columns
+from cbm.discovery.trunk import NOTHING
+from cbm.factors import Factors
+
+WINDOW = 2  # knots on either side of the winner that refine it
+ROWS = 2048  # predicted at once
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """One-step and many-step predictions with the causal mask."""
+
+    factors: Factors
+    dynamics: Dynamics
+    model: Local
+    """Restricted to the causes of each variable."""
+
+    def step(self, obs: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """Next states (n, d) from states (n, d) and actions (n, a)."""
+        result = np.array(obs, dtype=np.float64)
+        for start in range(0, len(obs), ROWS):
+            rows = slice(start, start + ROWS)
+            result[rows] = self._chunk(result[rows], action[rows])
+        return result
+
+    def rollout(self, obs: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """(n, d) starting states and (n, steps, a) actions -> (n, steps, d) predicted states."""
+        states = []
+        for t in range(actions.shape[1]):
+            obs = self.step(obs, actions[:, t])
+            states.append(obs)
+        return np.stack(states, 1)
+
+    @torch.no_grad()
+    def _chunk(self, obs: np.ndarray, action: np.ndarray) -> np.ndarray:
+        problem = self.dynamics.problem
+        if not problem.targets:
+            return obs.copy()
+        x = self.columns(obs, action)
+        heads = self.model.heads(self.model.encoder(x), torch.full((len(problem.targets), len(x)), NOTHING))
+        raw = self._explicit(heads) if self.model.explicit else self._implicit(torch.bmm(heads, self.model.curve))
+        result = obs.copy()
+        for k, target in enumerate(problem.targets):
+            base = obs[:, target.index] if target.changes else 0.0
+            result[:, target.index] = base + raw[k]
+        return result
+
+    def columns(self, obs: np.ndarray, action: np.ndarray) -> Tensor:
+        """Standardised input columns; shadows, which no cause is, stay zero."""
+        problem = self.dynamics.problem
+        inputs = np.concatenate([obs, action_columns(action, self.factors.discrete_actions)], 1)
+        x = np.zeros((len(obs), int(problem.encoder.source.max()) + 1), np.float32)
+        x[:, : inputs.shape[1]] = problem.columns(inputs)
+        return torch.from_numpy(x)
+
+    def _explicit(self, heads: Tensor) -> np.ndarray:
+        problem = self.dynamics.problem
+        raw = heads[..., 0].double().numpy() * problem.outputs.std[:, None] + problem.outputs.mean[:, None]
+        for k, target in enumerate(problem.targets):
+            if target.levels:
+                raw[k] = target.coordinate.values[heads[k, :, : target.levels].argmax(-1).numpy()]
+        return raw
+
+    def _implicit(self, scores: Tensor) -> np.ndarray:
+        """(K, B, knots) scores -> (K, B) predicted values or changes."""
+        u = refine(scores).double().numpy()
+        raw = np.empty_like(u)
+        grid = np.linspace(0, 1, TABLE)
+        for k, target in enumerate(self.dynamics.problem.targets):
+            raw[k] = np.interp(u[k], grid, self.inverse[k])
+            if target.levels:
+                raw[k] = target.coordinate.values[_likeliest_level(scores[k], target.coordinate.upper)]
+        return raw
+
+    @property
+    def inverse(self) -> np.ndarray:
+        """(K, TABLE) the value at each u, computed once."""
+        return _inverse_tables(self.dynamics)
+
+
+_TABLES: dict[int, np.ndarray] = {}
+
+
+def _inverse_tables(dynamics: Dynamics) -> np.ndarray:
+    key = id(dynamics)
+    if key not in _TABLES:
+        _TABLES.clear()
+        _TABLES[key] = np.stack([target.coordinate.inverse_table() for target in dynamics.problem.targets])
+    return _TABLES[key]
+
+
+def refine(scores: Tensor) -> Tensor:
+    """(K, B, knots) -> (K, B): the winner on the grid, moved to the mean of the density around it."""
+    last = scores.shape[-1] - 1
+    best = scores.argmax(-1, keepdim=True)
+    around = (best + torch.arange(-WINDOW, WINDOW + 1)).clamp(0, last)
+    weight = torch.softmax(scores.gather(-1, around), -1)
+    return (weight * around).sum(-1) / last
+
+
+def _likeliest_level(scores: Tensor, upper: np.ndarray) -> np.ndarray:
+    """(B, knots) -> (B,): the level whose interval of u holds the most probability."""
+    knots = np.linspace(0, 1, scores.shape[-1])
+    level = torch.from_numpy(np.minimum(np.searchsorted(upper, knots), len(upper) - 1))
+    mass = torch.zeros(len(scores), len(upper)).index_add_(1, level, torch.softmax(scores, -1))
+    return mass.argmax(-1).numpy()

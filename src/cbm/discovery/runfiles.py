@@ -1,0 +1,181 @@
+"""What a discovery writes into its run directory, and when a directory belongs to the same call."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cbm.discovery.checkpoint import Checkpoint
+from cbm.discovery.settings import Settings
+from cbm.errors import DataError
+from cbm.graph import CausalGraph
+from cbm.knowledge import Knowledge
+from cbm.runs import atomic_write_text
+from cbm.transitions import Transitions
+
+if TYPE_CHECKING:
+    from cbm.discovery.discover import Progress
+    from cbm.discovery.predict import Predictor
+    from cbm.discovery.study import Report
+
+HORIZONS = (1, 2, 5, 10, 20)  # steps of the rollouts whose error is reported
+STAGES = {"dynamics": "dynamics", "dynamics: evidence": "evidence", "dynamics-again": "evidence",
+          "rewards": "rewards", "rewards: evidence": "rewards", "rewards-again": "rewards",
+          "prediction": "prediction"}  # fmt: skip
+
+
+class RunFiles:
+    """The run directory of one call, or none."""
+
+    def __init__(
+        self, run: Path | None, data: Transitions, settings: Settings, seed: int, minutes: float | None,
+        steps: int | None, knowledge: Knowledge | None,
+    ):  # fmt: skip
+        self.run = Path(run) if run is not None else None
+        self.data = data
+        if self.run is not None:
+            self.config = {
+                "command": "discover", "settings": settings.to_json(), "seed": seed, "minutes": minutes, "steps": steps,
+                "knowledge": knowledge.to_json() if knowledge else None, "factors": data.factors.to_json(),
+                "transitions": len(data), "data": fingerprint(data),
+            }  # fmt: skip
+
+    @property
+    def checkpoint(self) -> Path | None:
+        return None if self.run is None else self.run / "checkpoint" / "state.safetensors"
+
+    def finished(self) -> CausalGraph | None:
+        """The graph of a finished run of the same call; another call's directory is refused."""
+        if self.run is None or not (self.run / "config.json").exists():
+            return None
+        try:
+            stored = json.loads((self.run / "config.json").read_text())
+        except ValueError as error:
+            raise DataError(f"{self.run / 'config.json'} is not JSON: {error}") from error
+        same = json.loads(json.dumps(self.config))
+        differing = sorted(k for k in same if not isinstance(stored, dict) or stored.get(k) != same[k])
+        if differing:
+            raise DataError(f"{self.run} holds another run (different {', '.join(differing)}); choose another directory")
+        if (self.run / "result.json").exists():
+            return CausalGraph.load(self.run)
+        return None
+
+    def begin(self) -> None:
+        if self.run is None:
+            return
+        try:
+            self.run.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"cannot create {self.run}: {error.strerror}") from error
+        self._write("config.json", self.config)
+        if self.data.truth is not None:
+            names = self.data.factors.names
+            rewards = {k: [n for n, yes in zip(names, v, strict=True) if yes] for k, v in self.data.truth_rewards.items()}
+            truth = {"variables": list(names), "adjacency": self.data.truth.astype(int).tolist(), "rewards": rewards}
+            self._write("truth.json", truth)
+
+    def reporter(self, checkpoint: Checkpoint, progress: Progress | None, started: float) -> Report:
+        """Writes metrics (from the last checkpointed step on) and passes progress along."""
+        log = self._metrics(checkpoint)
+
+        def report(stage: str, done: float, numbers: dict[str, float]) -> None:
+            checkpoint.notes["elapsed"] = time.perf_counter() - started
+            if numbers and log is not None:
+                row = {"phase": stage, **{k: round(v, 5) for k, v in numbers.items()}}
+                with log.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+            if progress:
+                progress(STAGES[stage], min(done, 1.0))
+
+        return report
+
+    def _metrics(self, checkpoint: Checkpoint) -> Path | None:
+        """A resumed run repeats the steps after its last checkpoint: their old lines go."""
+        if self.run is None:
+            return None
+        path = self.run / "metrics.jsonl"
+        kept = []
+        stage = checkpoint.notes.get("stage")
+        step = int(checkpoint.running["step"][0]) if "step" in checkpoint.running else 0
+        for line in path.read_text().splitlines() if path.exists() and stage else []:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue  # a line cut off by the kill
+            if row.get("phase") != stage or row.get("step", 0) <= step or not checkpoint.running:
+                kept.append(line)
+        atomic_write_text(path, "".join(line + "\n" for line in kept))
+        return path
+
+    def finish(self, graph: CausalGraph, predictor: Predictor | None, held: Transitions, seconds: float) -> None:
+        if self.run is None:
+            return
+        if predictor is not None:
+            self._write("prediction.json", prediction_errors(predictor, held))
+        graph.save(self.run / "graph.json")
+        result: dict[str, Any] = {"seconds": round(seconds, 2), "edges": int(graph.adjacency.sum()),
+                                  "undecided": int((graph.verdict == "undecided").sum()),
+                                  "abstractions": {name: list(graph.abstraction(name)) for name in graph.rewards}}  # fmt: skip
+        if self.data.truth is not None:
+            result["score"] = graph.compare(self.data.truth).to_json()
+        self._write("result.json", result)
+
+    def _write(self, name: str, content: Any) -> None:
+        assert self.run is not None
+        atomic_write_text(self.run / name, json.dumps(content, indent=1) + "\n")
+
+
+def fingerprint(data: Transitions) -> str:
+    """A hash of the arrays: a run directory is resumed only with the data it was begun with."""
+    digest = hashlib.sha256()
+    for array in (data.obs, data.action, data.next_obs, data.episode, *data.rewards.values()):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(json.dumps([*data.rewards, *data.factors.names]).encode())
+    return digest.hexdigest()
+
+
+def prediction_errors(predictor: Predictor, held: Transitions, most: int = 4000) -> dict[str, Any]:
+    """One-step error per variable and rollout errors, in units of each variable's typical change."""
+    rows = held.head(min(most, len(held)))
+    unit = np.std(held.next_obs - held.obs, axis=0)
+    unit = np.where(unit > 0, unit, 1.0)
+    error = np.abs(predictor.step(rows.obs, rows.action) - rows.next_obs) / unit
+    baseline = np.abs(rows.obs - rows.next_obs) / unit
+    return {
+        "variables": list(held.factors.names),
+        "error": [float(v) for v in error.mean(0).round(6)],
+        "baseline": [float(v) for v in baseline.mean(0).round(6)],
+        "rollout": _rollout_errors(predictor, held, unit),
+    }
+
+
+def _rollout_errors(predictor: Predictor, held: Transitions, unit: np.ndarray, most: int = 200) -> list[dict[str, float]]:
+    """Starts spread over the held-out data, only where the following rows belong to the same episode."""
+    longest = max((h for h in HORIZONS if len(_starts(held, h)) > 0), default=0)
+    if not longest:
+        return []
+    starts = _starts(held, longest)
+    starts = starts[np.linspace(0, len(starts) - 1, min(most, len(starts))).astype(int)]
+    index = starts[:, None] + np.arange(longest)
+    states = predictor.rollout(held.obs[starts], held.action[index])
+    result = []
+    for h in (h for h in HORIZONS if h <= longest):
+        target = held.next_obs[starts + h - 1]
+        error = float((np.abs(states[:, h - 1] - target) / unit).mean())
+        still = float((np.abs(held.obs[starts] - target) / unit).mean())
+        result.append({"steps": h, "error": round(error, 6), "baseline": round(still, 6)})
+    return result
+
+
+def _starts(held: Transitions, steps: int) -> np.ndarray:
+    """Rows from which `steps` rows follow each other in one episode."""
+    n = len(held) - steps + 1
+    if n <= 0:
+        return np.zeros(0, dtype=int)
+    joined = np.concatenate([[0], np.cumsum((held.episode[1:] != held.episode[:-1]) | (held.obs[1:] != held.next_obs[:-1]).any(1))])
+    return np.flatnonzero(joined[:n] == joined[steps - 1 : steps - 1 + n])

@@ -1,0 +1,179 @@
+"""One problem from start to verdicts: the trunk looks at everything, local networks look again at what is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from cbm.discovery.checkpoint import Checkpoint
+from cbm.discovery.decide import Verdicts, above_shadows, decide
+from cbm.discovery.evidence import Evidence, measure
+from cbm.discovery.local import Local, Slots, choose_slots
+from cbm.discovery.model import MaskedModel
+from cbm.discovery.models import build_model, numbers_per_row
+from cbm.discovery.problem import Problem
+from cbm.discovery.settings import Settings
+from cbm.discovery.training import Budget, Trainer
+
+EPOCHS = 60  # a budget in minutes never goes through the data more often than this …
+FEWEST_UPDATES = 3000  # … or than it takes to make this many updates
+Report = Callable[[str, float, dict[str, float]], None]
+"""Stage, fraction done, numbers to log."""
+
+
+@dataclass
+class Clock:
+    """Seconds left of a budget in minutes, or the number of updates of the trunk."""
+
+    deadline: float | None
+    steps: int | None
+
+    def budget(self, share: float, rows: int, batch: int, spent: float) -> Budget:
+        """A stage's part: `share` of the seconds left, or of the updates."""
+        if self.steps is not None:
+            return Budget(steps=max(1, round(self.steps * share)))
+        assert self.deadline is not None
+        left = max(0.0, self.deadline - time.perf_counter()) + spent
+        most = max(FEWEST_UPDATES, EPOCHS * rows // batch)
+        return Budget(seconds=share * left, most=most, spent=spent)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is known of one problem, and the local model if there is one."""
+
+    verdicts: Verdicts
+    local: Local | None
+
+
+def study(
+    name: str,
+    problem: Problem,
+    settings: Settings,
+    seed: int,
+    clock: Clock,
+    shares: tuple[float, float],
+    checkpoint: Checkpoint,
+    report: Report,
+) -> Findings:
+    """Train, measure, look again, decide. Finished parts are taken from the checkpoint."""
+    if not problem.targets:
+        return _nothing(problem)
+    evidence = _trunk_evidence(name, problem, settings, seed, clock, shares[0], checkpoint, report)
+    real = problem.real_inputs
+    cmi = above_shadows(evidence.cmi, real)
+    if not refines(settings):
+        return Findings(decide(cmi[:, :real], evidence.stderr[:, :real], cmi[:, real:], settings), None)
+    most = int(np.clip(2400 // len(problem.targets), 10, 24))
+    rng = np.random.default_rng([seed, 9])
+    slots = choose_slots(cmi, evidence.stderr, real, problem.action_input, most, rng)
+    local, again = _local_evidence(f"{name}-again", problem, slots, settings, seed + 1, clock, shares[1], checkpoint, report)
+    is_shadow = np.pad(slots.inputs >= real, ((0, 0), (0, 1)))
+    null = np.where(is_shadow, again.cmi, np.nan)
+    cmi = slots.scatter(again.cmi, cmi)[:, :real]
+    stderr = slots.scatter(again.stderr, evidence.stderr)[:, :real]
+    return Findings(decide(cmi, stderr, null, settings), local)
+
+
+def refines(settings: Settings) -> bool:
+    """Whether candidates are looked at again; the paper's network and DEMI are judged as they are."""
+    return settings.architecture == "trunk" and settings.model != "demi" and settings.shadows > 0
+
+
+def train(
+    name: str, trainer: Trainer, budget: Budget, checkpoint: Checkpoint, report: Report
+) -> None:
+    """Run a trainer to the end of its budget, from the checkpoint if that stands in this stage."""
+    if checkpoint.notes.get("stage") == name and checkpoint.running:
+        trainer.restore(checkpoint.running)
+
+    def remember() -> None:
+        checkpoint.running = trainer.state()
+        checkpoint.notes |= {"stage": name, "spent": budget.spent}
+
+    def heard(numbers: dict[str, float]) -> None:
+        report(name, numbers.pop("progress"), {"step": trainer.step, "seconds": round(budget.spent, 2), **numbers})
+        if checkpoint.due():
+            remember()
+            checkpoint.write()
+
+    try:
+        trainer.run(budget, heard)
+    except KeyboardInterrupt:
+        remember()
+        checkpoint.write()
+        raise
+    trainer.use_average()
+
+
+def spent_in(checkpoint: Checkpoint, name: str) -> float:
+    return float(checkpoint.notes.get("spent", 0.0)) if checkpoint.notes.get("stage") == name else 0.0
+
+
+def _trunk_evidence(
+    name: str, problem: Problem, settings: Settings, seed: int, clock: Clock, share: float,
+    checkpoint: Checkpoint, report: Report,
+) -> Evidence:  # fmt: skip
+    if not checkpoint.has(f"{name}.cmi"):
+        model = build_model(problem, settings, seed)
+        budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))
+        train(name, Trainer(model, problem, settings, seed), budget, checkpoint, report)
+        found = _measure(model, problem, problem.inputs, problem.real_inputs, settings, numbers_per_row(problem, settings),
+                         lambda done: report(f"{name}: evidence", done, {}))  # fmt: skip
+        checkpoint.keep(**{f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr})
+    return Evidence(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"))
+
+
+def _local_evidence(
+    name: str, problem: Problem, slots: Slots, settings: Settings, seed: int, clock: Clock, share: float,
+    checkpoint: Checkpoint, report: Report,
+) -> tuple[Local, Evidence]:  # fmt: skip
+    local = build_local(problem, slots, settings, seed)
+    if checkpoint.has(f"{name}.cmi"):
+        restore_parameters(local, name, checkpoint)
+    else:
+        budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))
+        train(name, Trainer(local, problem, settings, seed), budget, checkpoint, report)
+        slots_and_action = slots.inputs.shape[1] + 1
+        row_size = len(problem.targets) * (settings.knots + 8 * slots_and_action)
+        found = _measure(local, problem, slots_and_action, slots_and_action, settings, row_size, None)
+        checkpoint.keep(**{f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr, **named_parameters(local, name)})
+    return local, Evidence(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"))
+
+
+def build_local(problem: Problem, slots: Slots, settings: Settings, seed: int) -> Local:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Local(problem, slots, settings)
+
+
+def named_parameters(model: MaskedModel, name: str) -> dict[str, Any]:
+    return {f"{name}/{key}": value.detach().clone() for key, value in model.named_parameters()}
+
+
+def restore_parameters(model: MaskedModel, name: str, checkpoint: Checkpoint) -> None:
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            parameter.copy_(checkpoint.found[f"{name}/{key}"])
+
+
+def _measure(
+    model: MaskedModel, problem: Problem, inputs: int, real: int, settings: Settings, row_size: int,
+    progress: Callable[[float], None] | None,
+) -> Evidence:  # fmt: skip
+    return measure(model, problem.held, inputs, real, settings.evaluation_rows, row_size, progress)
+
+
+def _nothing(problem: Problem) -> Findings:
+    empty = np.zeros((0, problem.real_inputs))
+    return Findings(Verdicts(empty, empty, empty, empty > 0, empty.astype("<U9")), None)
+
+
+def untried(settings: Settings) -> Settings:
+    """Settings of a fine-tuning stage: gentler, since the networks are already trained."""
+    return replace(settings, learning_rate=settings.learning_rate / 3)

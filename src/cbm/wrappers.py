@@ -1,0 +1,144 @@
+"""Puts the minimal state in front of any Gymnasium agent.
+
+    env = cbm.AbstractionWrapper(env, graph, reward="pick")
+
+Works on flat Box observations and on Dict observations, which are flattened in Gymnasium's order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import ArrayLike
+
+from cbm.abstraction.rules import Rule
+from cbm.checks import unknown_name, zeros_and_ones
+from cbm.errors import DataError
+from cbm.factors import Factors
+from cbm.graph import CausalGraph
+
+Mode = Literal["drop", "mask"]
+
+
+class AbstractionWrapper(
+    gymnasium.ObservationWrapper[np.ndarray, Any, Any], gymnasium.utils.RecordConstructorArgs
+):
+    """Shows the agent only the variables that a reward needs."""
+
+    mask: np.ndarray
+    """(d,) booleans over the columns of the flat observation: true for what is kept."""
+    kept: tuple[str, ...]
+    """Names of the kept variables, in the order of the observation."""
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        graph: CausalGraph | ArrayLike,
+        reward: str | None = None,
+        mode: Mode = "drop",
+        rule: Rule = "cbm",
+    ):
+        """`graph` is a causal graph, with the `reward` and `rule` that decide, or (d,) booleans.
+
+        `mode="drop"` shrinks the observation to the kept variables. `mode="mask"` keeps its shape and
+        sets the others to 0; where 0 is not a neutral value, normalise inside of this wrapper.
+        """
+        gymnasium.utils.RecordConstructorArgs.__init__(self, graph=graph, reward=reward, mode=mode, rule=rule)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        if mode not in get_args(Mode):
+            raise unknown_name("unknown mode", mode, get_args(Mode))
+        self.mode = mode
+        box = _flat_space(env.observation_space)
+        known = _known_factors(env, len(box.low))
+        if isinstance(graph, CausalGraph):
+            _check_same_variables(graph, len(box.low), known or _factors_of_dict(env, graph))
+            self.mask = graph.mask(reward, rule)
+            self.kept = graph.names_of(self.mask)
+        else:
+            if reward is not None:
+                raise DataError(f"reward {reward!r}: a mask is the same for every reward, a graph is needed")
+            names = (known or Factors.from_spaces(box, spaces.Discrete(1))).names
+            self.mask = zeros_and_ones(graph, (len(names),), "mask", names)
+            self.kept = tuple(names[i] for i in np.flatnonzero(self.mask))
+        if mode == "drop" and not self.kept:
+            raise DataError("the abstraction keeps no variable, and an observation cannot be empty")
+        self._known = known
+        self.observation_space = self._space(box)
+
+    @property
+    def factors(self) -> Factors | None:
+        """What the columns that are left mean, where the environment says it: wrappers can be stacked."""
+        if self._known is None or self.mode == "mask":
+            return self._known
+        variables = tuple(self._known.variables[i] for i in np.flatnonzero(self.mask))
+        return Factors(variables, self._known.action_names, self._known.discrete_actions)
+
+    def observation(self, observation: Any) -> np.ndarray:
+        flat = np.asarray(spaces.flatten(self.env.observation_space, observation))
+        return flat[self.mask] if self.mode == "drop" else np.where(self.mask, flat, 0).astype(flat.dtype)
+
+    def _space(self, box: spaces.Box) -> spaces.Box:
+        dtype: Any = box.dtype
+        if self.mode == "drop":
+            return spaces.Box(box.low[self.mask], box.high[self.mask], dtype=dtype)
+        low = np.where(self.mask, box.low, np.minimum(box.low, 0))  # 0 has to be possible
+        high = np.where(self.mask, box.high, np.maximum(box.high, 0))
+        return spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype)
+
+
+def _flat_space(space: spaces.Space[Any]) -> spaces.Box:
+    """The space of the flattened observation."""
+    if isinstance(space, spaces.Box) and len(space.shape) == 1:
+        return space
+    if isinstance(space, spaces.Dict):
+        flat = spaces.flatten_space(space)
+        if isinstance(flat, spaces.Box):
+            return flat
+    shown = " ".join(str(space).split())
+    raise DataError(f"observation space {shown} is not supported (a flat Box, or a Dict of Box)")
+
+
+def _known_factors(env: gymnasium.Env[Any, Any], columns: int) -> Factors | None:
+    """What the environment says its columns are; nothing when another wrapper has changed their number."""
+    if not env.has_wrapper_attr("factors"):
+        return None
+    factors = env.get_wrapper_attr("factors")
+    return factors if isinstance(factors, Factors) and len(factors) == columns else None
+
+
+def _factors_of_dict(env: gymnasium.Env[Any, Any], graph: CausalGraph) -> Factors | None:
+    """Names from the keys of a Dict when the graph uses the same ones: then their order counts too."""
+    if not isinstance(env.observation_space, spaces.Dict):
+        return None
+    try:
+        factors = Factors.from_spaces(env.observation_space, spaces.Discrete(1))
+    except DataError:  # nested, say: its columns have no names of their own
+        return None
+    return factors if set(factors.names) == set(graph.variables) else None
+
+
+def _check_same_variables(graph: CausalGraph, columns: int, factors: Factors | None) -> None:
+    if factors is None:
+        if len(graph) != columns:
+            raise DataError(f"the graph has {len(graph)} variables, the observation {columns} columns")
+        return
+    if graph.variables == factors.names:
+        return
+    only_graph = [name for name in graph.variables if name not in factors.names]
+    only_env = [name for name in factors.names if name not in graph.variables]
+    if only_graph or only_env:
+        parts = [("only in the graph", only_graph), ("only in the environment", only_env)]
+        found = "; ".join(f"{where}: {_some(names)}" for where, names in parts if names)
+    else:
+        at = next(i for i, pair in enumerate(zip(graph.variables, factors.names)) if pair[0] != pair[1])
+        found = f"same names in another order: column {at} is {graph.variables[at]!r} in the graph, "
+        found += f"{factors.names[at]!r} in the environment"
+    raise DataError(f"the graph is of another environment; {found}")
+
+
+def _some(names: list[str], limit: int = 6) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

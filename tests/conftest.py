@@ -1,0 +1,134 @@
+"""What the tests of the command line share: calling it, refusing, a log, a fake engine, a finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cbm import cli
+from cbm.graph import CausalGraph, RewardGraph
+from cbm.transitions import Transitions
+
+Result = tuple[int, str, str]
+ROWS = 40
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """Exit code, output and error stream of one command line."""
+
+    def call(*arguments: Any) -> Result:
+        code = cli.main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def refused() -> Callable[..., None]:
+    """Checks for exit code 2, one line that names what is wrong, and nothing else."""
+
+    def check(result: Result, *parts: str) -> None:
+        code, out, err = result
+        assert code == 2 and out == "", (code, out, err)
+        assert err.startswith("cbm: ") and err.endswith("\n") and err.count("\n") == 1 and len(err) < 1500, (
+            err
+        )
+        assert "Traceback" not in err and "None" not in err, err
+        for part in parts:
+            assert part in err, err
+
+    return check
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a small sound log under a name; changes replace arrays, a change to None leaves one out."""
+
+    def save(name: str, **changes: Any) -> Path:
+        rng = np.random.default_rng(0)
+        arrays = {
+            "obs": rng.normal(size=(ROWS, 3)),
+            "action": rng.normal(size=(ROWS, 2)),
+            "next_obs": rng.normal(size=(ROWS, 3)),
+            "reward_go": rng.normal(size=ROWS),
+            "names": np.array(["x", "speed", "door"]),
+        }
+        given = {key: value for key, value in (arrays | changes).items() if value is not None}
+        np.savez(tmp_path / name, **given)
+        return tmp_path / name
+
+    return save
+
+
+def _graph_of(data: Transitions) -> CausalGraph:
+    """The true graph if the data has one, else self-loops; every reward depends on the first variable."""
+    d = len(data.factors)
+    edges = np.eye(d, d + 1, dtype=bool) if data.truth is None else data.truth
+    rewards = {}
+    for name in data.rewards:
+        mask = data.truth_rewards.get(name, np.arange(d) == 0)
+        rewards[name] = RewardGraph(
+            parents=tuple(np.array(data.factors.names)[mask]),
+            cmi=mask * 0.5,
+            stderr=np.full(d, 0.001),
+            verdict=np.where(mask, "edge", "none"),
+            threshold=np.full(d, 0.01),
+        )
+    return CausalGraph(
+        variables=data.factors.names,
+        adjacency=edges,
+        cmi=edges * 0.3,
+        stderr=np.full((d, d + 1), 0.001),
+        verdict=np.where(edges, "edge", "none"),
+        threshold=0.01,
+        rewards=rewards,
+        model="implicit",
+        transitions=len(data),
+        seconds=1.5,
+        version="0",
+    )
+
+
+@pytest.fixture
+def graph_of() -> Callable[[Transitions], CausalGraph]:
+    return _graph_of
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Discovery that takes no time and gives the true graph; the list records how it was called."""
+    calls: list[dict[str, Any]] = []
+
+    def discover(data: Transitions, *, run: Path, progress: Any, **options: Any) -> CausalGraph:
+        calls.append({"data": data, "run": run, **options})
+        if (run / "result.json").exists():
+            return CausalGraph.load(run)
+        for stage in ("dynamics", "evidence", "rewards", "prediction"):
+            for fraction in (0.0, 0.5, 1.0):
+                progress(stage, fraction)
+        graph = _graph_of(data)
+        (run / "config.json").write_text("{}")
+        graph.save(run)
+        (run / "result.json").write_text("{}")
+        return graph
+
+    monkeypatch.setattr("cbm.discovery.discover.discover", discover)
+    return calls
+
+
+@pytest.fixture
+def light_run(tmp_path: Path) -> Path:
+    """A finished run on the world with two rewards."""
+    from cbm.envs.collect import collect
+    from cbm.envs.registry import make_world
+
+    directory = tmp_path / "light"
+    directory.mkdir()
+    _graph_of(collect(make_world("light"), 300)).save(directory)
+    return directory

@@ -1,0 +1,281 @@
+"""The fast forms equal the formulas of the paper, written out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from cbm.benchmarks.literal import Literal, importance_sampled_cmi
+from cbm.benchmarks.systems import sparse_nonlinear
+from cbm.discovery.demi import Demi
+from cbm.discovery.explicit import LOG_STD, explicit_log_prob
+from cbm.discovery.implicit import log_density
+from cbm.discovery.inputs import Encoder
+from cbm.discovery.model import Batch
+from cbm.discovery.pairwise import Pairwise, importance_sampled
+from cbm.discovery.problem import Problem, dynamics_problem
+from cbm.discovery.settings import preset
+from cbm.discovery.trunk import Trunk
+
+ROWS = 24
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    train, held = sparse_nonlinear(5, 600, seed=3, horizon=20).split(0.2)
+    return dynamics_problem(train, held, shadows=2, seed=0).problem
+
+
+def _batch(problem: Problem, seed: int) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    return Batch.of(problem.train, torch.randperm(len(problem.train), generator=generator)[:ROWS], generator)
+
+
+def _dropped(inputs: int, kind: str, seed: int) -> Tensor:
+    drawn = torch.randint(inputs, (ROWS,), generator=torch.Generator().manual_seed(seed))
+    if kind == "none":
+        return torch.full((ROWS,), -1)
+    if kind == "some":
+        drawn[: ROWS // 2] = -1
+    return drawn
+
+
+def _negatives(problem: Problem, n: int, seed: int) -> Tensor:
+    """(K, B, N), uniform over each target's range."""
+    low, high = problem.train.y.amin(0)[:, None, None], problem.train.y.amax(0)[:, None, None]
+    drawn = torch.rand(len(problem.targets), ROWS, n, generator=torch.Generator().manual_seed(seed))
+    return low + drawn * (high - low)
+
+
+# Eq. 1, Eq. 5: the network of preset `paper`
+
+
+@pytest.mark.parametrize("kind", ["none", "some", "all"])
+@pytest.mark.parametrize(("seed", "weight"), [(0, 1e-6), (1, 1e-2), (2, 1e-3)])
+def test_loss_and_gradients_of_the_paper_network(
+    problem: Problem, kind: str, seed: int, weight: float
+) -> None:
+    settings = replace(
+        preset("paper"), width=32, code=24, candidates=40, score_penalty=weight, slope_penalty=3 * weight
+    )
+    torch.manual_seed(seed)
+    model = Pairwise(problem, settings)
+    literal = Literal.from_pairwise(model)
+    batch, dropped = _batch(problem, seed), _dropped(problem.inputs, kind, seed)
+    negatives = _negatives(problem, 40, seed)
+
+    loss, _ = model.loss_on(batch, dropped, negatives)
+    loss.backward()
+    expected = literal.loss(batch.x, batch.y, negatives, dropped, (weight, 3 * weight))
+    expected.backward()
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
+    for ours, theirs in (
+        (model.pair_in, literal.pair_in),
+        (model.pair_out, literal.pair_out),
+        (model.context_out, literal.energy),
+        (model.candidate_in, literal.candidate_in),
+        (model.candidate_mid, literal.candidate_mid),
+        (model.candidate_out, literal.candidate_out),
+    ):
+        assert ours.grad is not None and theirs.weight.grad is not None and theirs.bias.grad is not None
+        gradient = torch.cat([theirs.weight.grad, theirs.bias.grad], -2).reshape(ours.grad.shape)
+        assert float((ours.grad - gradient).norm() / gradient.norm()) < 1e-4
+        assert float(gradient.norm()) > 0
+
+
+def test_penalties_are_part_of_the_loss(problem: Problem) -> None:
+    """Guards the comparison above: with the weights used there, both penalties can be seen."""
+    batch, dropped = _batch(problem, 0), _dropped(problem.inputs, "some", 0)
+    losses = []
+    for score, slope in ((0.0, 0.0), (1e-2, 0.0), (0.0, 1e-2)):
+        settings = replace(
+            preset("paper"), width=32, code=24, candidates=40, score_penalty=score, slope_penalty=slope
+        )
+        torch.manual_seed(0)
+        model = Pairwise(problem, settings)
+        negatives = _negatives(problem, 40, 0)
+        losses.append(float(model.loss_on(batch, dropped, negatives)[0].detach()))
+    assert losses[1] > losses[0] * 1.0001 and losses[2] > losses[0] * 1.0001
+
+
+# Eq. 3
+
+
+def _eq_3(phi: Tensor, psi: Tensor) -> Tensor:
+    """As printed, without a logarithm before the last step; the positive comes first."""
+    n = phi.shape[-1] - 1
+    w = psi[..., 1:].exp() / psi[..., 1:].exp().sum(-1, keepdim=True)
+    positive = phi[..., 0].exp()
+    return ((n + 1) * positive / (positive + n * (w * phi[..., 1:].exp()).sum(-1))).log()
+
+
+@pytest.mark.parametrize("n", [1, 16, 512, 8192])
+@pytest.mark.parametrize("scale", [0.01, 1.0, 5.0, 15.0])
+def test_closed_form_of_cmi_is_eq_3(n: int, scale: float) -> None:
+    generator = torch.Generator().manual_seed(n)
+    g, psi = scale * torch.randn(2, 50, n + 1, generator=generator, dtype=torch.float64)
+    literal = _eq_3(g - psi, psi)
+    g_density = g[:, 0] - torch.logsumexp(g[:, 1:], -1)
+    psi_density = psi[:, 0] - torch.logsumexp(psi[:, 1:], -1)
+    assert torch.allclose(importance_sampled(g_density - psi_density, n), literal, atol=1e-4, rtol=0)
+    assert torch.allclose(importance_sampled_cmi(g - psi, psi), literal, atol=1e-8, rtol=0)
+    assert bool((literal <= math.log(n + 1) + 1e-9).all())
+
+
+def test_paper_evidence_is_eq_3_on_the_grid(problem: Problem) -> None:
+    """The whole path: networks, dropping, closed form, chunks of rows."""
+    settings = replace(preset("paper"), width=16, code=8, candidates=32)
+    torch.manual_seed(4)
+    model = Pairwise(problem, settings)
+    with torch.no_grad():  # sharper scores than those of fresh weights
+        model.context_out.mul_(4)
+    rows = torch.arange(40)
+    batch = Batch.of(problem.held, rows, torch.Generator().manual_seed(0))
+    pointwise = model.evidence(batch)
+    with torch.no_grad():
+        ours = torch.stack([pointwise(j, None) for j in range(problem.inputs)], 1)
+        grid = model.grid(4 * settings.candidates)[:, None].expand(-1, len(rows), -1)
+        literal = Literal.from_pairwise(model).cmi(batch.x, batch.y, grid, problem.inputs)
+        some = torch.tensor([2, 0])
+        assert torch.allclose(pointwise(1, some), ours[some, 1])
+    assert ours.abs().max() > 0.1
+    assert torch.allclose(ours, literal, atol=1e-4)
+
+
+# The fast critic: log-density by the trapezoid rule
+
+
+def _plain_log_density(scores: Tensor, u: Tensor) -> Tensor:
+    """score(u) - log of the trapezoid integral of e^score, in plain operations."""
+    cells = scores.shape[-1] - 1
+    left = (u.T * cells).floor().clamp(0, cells - 1)
+    share = u.T * cells - left
+    low, high = (scores.gather(-1, (left + k).long()[..., None])[..., 0] for k in (0, 1))
+    integral = torch.trapezoid(scores.exp(), dx=1 / cells, dim=-1)
+    return (1 - share) * low + share * high - integral.log()
+
+
+@pytest.mark.parametrize("scale", [0.1, 3.0])
+def test_log_density_and_its_gradient(scale: float) -> None:
+    generator = torch.Generator().manual_seed(5)
+    scores = scale * torch.randn(3, 7, 9, generator=generator, dtype=torch.float64)
+    u = torch.rand(7, 3, generator=generator, dtype=torch.float64)
+    u[0], u[1], u[2] = 0.0, 1.0, 0.5  # both ends, and exactly on a knot
+    scores.requires_grad_()
+    outside = torch.randn(3, 7, generator=generator, dtype=torch.float64)
+    ours, plain = log_density(scores, u), _plain_log_density(scores, u)
+    assert torch.allclose(ours, plain, atol=1e-12)
+    (ours_gradient,) = torch.autograd.grad((outside * ours).sum(), scores)
+    (plain_gradient,) = torch.autograd.grad((outside * plain).sum(), scores)
+    assert torch.allclose(ours_gradient, plain_gradient, atol=1e-12)
+    assert torch.autograd.gradcheck(lambda s: log_density(s, u), (scores,))
+
+
+def test_log_density_integrates_to_one_and_never_to_more() -> None:
+    """The trapezoid of e^score lies above e^(linear score): the more so the more jagged it is."""
+    knots = torch.linspace(0, 1, 65, dtype=torch.float64)
+    smooth = 4 * torch.sin(5 * knots)
+    jagged = 2 * torch.randn(65, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+    u = (torch.arange(50_000, dtype=torch.float64)[:, None] + 0.5) / 50_000
+    mass = [float(log_density(s.expand(1, len(u), -1), u).exp().mean()) for s in (smooth, jagged)]
+    assert mass[0] == pytest.approx(1.0, abs=0.01) and mass[0] <= 1
+    assert mass[1] < 1
+
+
+# The trunk
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    rng = np.random.default_rng(0)
+    columns = np.concatenate([rng.normal(size=(500, 4)), rng.integers(3, size=(500, 1)).astype(float)], 1)
+    columns[:, 2] = rng.uniform(-np.pi, np.pi, 500)
+    kinds = ["continuous", "continuous", "angle", "continuous", "categorical"]
+    return Encoder.fit(columns, kinds, [0, 1, 2, 3, 3])  # type: ignore[arg-type]
+
+
+def _inputs(encoder: Encoder, rows: int) -> Tensor:
+    return torch.randn(rows, 5, generator=torch.Generator().manual_seed(1))
+
+
+def test_leaving_one_input_out_of_the_first_layer(encoder: Encoder) -> None:
+    torch.manual_seed(0)
+    trunk = Trunk(encoder, width=32, depth=2, targets=3, per_target=4)
+    torch.nn.init.normal_(trunk.by_absence)
+    features = encoder(_inputs(encoder, 11))
+    first = trunk.first_layer(features, torch.full((11,), -1))
+    for j in range(encoder.inputs):
+        expected = trunk.first_layer(features, torch.full((11,), j))
+        assert torch.allclose(trunk.without(first, features, j), expected, atol=1e-5)
+        assert not torch.allclose(first, expected, atol=1e-2)
+    whole = trunk.rest(first)
+    assert torch.allclose(trunk.rest(first, torch.tensor([2, 0])), whole[:, [2, 0]], atol=1e-6)
+
+
+def test_a_dropped_input_cannot_be_seen(encoder: Encoder) -> None:
+    torch.manual_seed(0)
+    trunk = Trunk(encoder, width=32, depth=2, targets=3, per_target=4)
+    x = _inputs(encoder, 11)
+    other = x.clone()
+    other[:, 3:] += 1.0  # both columns of input 3
+    hidden, named = (trunk.first_layer(encoder(x), torch.full((11,), 3), hide=hide) for hide in (True, False))
+    assert torch.equal(hidden, trunk.first_layer(encoder(other), torch.full((11,), 3)))
+    assert not torch.allclose(named, trunk.first_layer(encoder(other), torch.full((11,), 3), hide=False))
+
+
+# The explicit model
+
+
+def test_explicit_heads_are_normal_and_categorical() -> None:
+    generator = torch.Generator().manual_seed(2)
+    levels = torch.tensor([0, 3, 5, 0])
+    heads = 3 * torch.randn(4, 30, 5, generator=generator)
+    heads[0, 0, 1], heads[0, 1, 1] = -50, 50  # both ends of the allowed deviations
+    y = torch.randn(30, 4, generator=generator)
+    level = torch.stack([torch.randint(max(int(n), 1), (30,), generator=generator) for n in levels], 1)
+    ours = explicit_log_prob(heads, y, level, levels)
+    for k, n in enumerate(levels.tolist()):
+        if n:
+            expected = torch.distributions.Categorical(logits=heads[k, :, :n]).log_prob(level[:, k])
+        else:
+            std = heads[k, :, 1].clamp(*LOG_STD).exp()
+            expected = torch.distributions.Normal(heads[k, :, 0], std).log_prob(y[:, k])
+        assert torch.allclose(ours[k], expected, rtol=1e-4, atol=1e-4)
+    continuous = explicit_log_prob(heads[[0, 3]], y[:, [0, 3]], level[:, [0, 3]], levels[[0, 3]])
+    assert torch.equal(continuous, ours[[0, 3]])
+
+
+# DEMI
+
+
+def test_demi_evidence_is_eq_3_with_learned_phi(problem: Problem) -> None:
+    """phi+ - log sum_n w_n e^phi_n, w = softmax(psi); candidates are the knots, the end ones count half."""
+    settings = replace(preset("debug", "demi"), width=32, code=8, knots=17)
+    torch.manual_seed(1)
+    model = Demi(problem.encoder, len(problem.targets), settings)
+    for absence in (model.psi.trunk.by_absence, model.phi.by_absence):
+        torch.nn.init.normal_(absence)
+    batch = _batch(problem, 2)
+    features = problem.encoder(batch.x)
+    half = torch.ones(17)
+    half[0] = half[-1] = 0.5
+    with torch.no_grad():
+        pointwise = model.evidence(batch)
+        for j in range(problem.inputs):
+            dropped = torch.full((ROWS,), j)
+            psi = model.psi.scores(model.psi.trunk.first_layer(features, dropped))
+            phi = model.conditional(model.phi.first_layer(features, dropped, hide=False))
+            w = torch.softmax(psi + half.log(), -1)
+            cells = 16
+            left = (batch.u.T * cells).floor().clamp(0, cells - 1)
+            share = batch.u.T * cells - left
+            at_left, at_right = (phi.gather(-1, (left + k).long()[..., None])[..., 0] for k in (0, 1))
+            positive = (1 - share) * at_left + share * at_right
+            expected = positive - (w * phi.exp()).sum(-1).log()
+            assert torch.allclose(pointwise(j, None), expected, atol=1e-4)
+            assert torch.allclose(pointwise(j, torch.tensor([1])), expected[[1]], atol=1e-4)
