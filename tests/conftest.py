@@ -36,9 +36,7 @@ def refused() -> Callable[..., None]:
     def check(result: Result, *parts: str) -> None:
         code, out, err = result
         assert code == 2 and out == "", (code, out, err)
-        assert err.startswith("cbm: ") and err.endswith("\n") and err.count("\n") == 1 and len(err) < 1500, (
-            err
-        )
+        assert err.startswith("cbm: ") and err.endswith("\n") and err.count("\n") == 1 and len(err) < 1500, err
         assert "Traceback" not in err and "None" not in err, err
         for part in parts:
             assert part in err, err

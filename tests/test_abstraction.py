@@ -72,9 +72,7 @@ def test_abstraction_is_closed_minimal_and_monotone(seed: int) -> None:
     assert not adjacency[kept][:, :d][:, ~kept].any(), "no edge leads in from outside"
     reference = as_networkx(adjacency).subgraph(range(d))
     for extra in np.flatnonzero(kept & ~parents):
-        assert any(nx.has_path(reference, extra, p) for p in np.flatnonzero(parents)), (
-            "nothing is kept in vain"
-        )
+        assert any(nx.has_path(reference, extra, p) for p in np.flatnonzero(parents)), "nothing is kept in vain"
     more = adjacency | (rng.random(adjacency.shape) < 0.1)
     assert (cbm_abstraction(more, parents) >= kept).all()
     without_action = adjacency.copy()
@@ -141,16 +139,14 @@ def test_explain_cbm() -> None:
     }
     assert list(data["dropped"]) == ["mirror", "marker"]
     assert data["dropped"]["mirror"] == (
-        "no edge to anything kept; "
-        "strongest: mirror -> reward drive CMI 0.0021 ± 0.0003, threshold 0.05 (none)"
+        "no edge to anything kept; strongest: mirror -> reward drive CMI 0.0021 ± 0.0003, threshold 0.05 (none)"
     )
 
 
 def test_explain_names_the_strongest_link_and_says_undecided() -> None:
     dropped = explain(make_graph(value=0.009), "drive").dropped
     assert dropped["marker"] == (
-        "no certain edge to anything kept; "
-        "strongest: marker -> car CMI 0.0090 ± 0.0002, threshold 0.01 (undecided)"
+        "no certain edge to anything kept; strongest: marker -> car CMI 0.0090 ± 0.0002, threshold 0.01 (undecided)"
     )
     assert "certain" not in dropped["mirror"]
     weaker = explain(make_graph(value=0.001), "drive").dropped["marker"]
@@ -185,9 +181,7 @@ def test_explain_takes_a_shortest_path() -> None:
     cmi = np.where(adjacency, 0.1, 0.0)
     cmi[1, 3] = 0.9
     names = ("a", "b", "c", "d")
-    reward = RewardGraph(
-        ("c",), np.zeros(4), np.zeros(4), np.array(["none", "none", "edge", "none"]), np.full(4, 0.1)
-    )
+    reward = RewardGraph(("c",), np.zeros(4), np.zeros(4), np.array(["none", "none", "edge", "none"]), np.full(4, 0.1))
     verdict = np.where(adjacency, "edge", "none")
     graph = CausalGraph(names, adjacency, cmi, np.zeros((4, 5)), verdict, 0.02, rewards={"r": reward})
     kept = explain(graph, "r").kept
@@ -206,9 +200,7 @@ def test_explain_prefers_the_stronger_of_two_shortest_paths() -> None:
     cmi[0, 2], cmi[1, 2] = 0.1, 0.3
     reward = RewardGraph(("a", "b"), np.ones(3), np.zeros(3), np.array(["edge", "edge", "none"]), np.ones(3))
     verdict = np.where(adjacency, "edge", "none")
-    graph = CausalGraph(
-        ("a", "b", "d"), adjacency, cmi, np.zeros((3, 4)), verdict, 0.02, rewards={"r": reward}
-    )
+    graph = CausalGraph(("a", "b", "d"), adjacency, cmi, np.zeros((3, 4)), verdict, 0.02, rewards={"r": reward})
     assert explain(graph, "r").kept["d"] == "d -> b -> reward r (CMI 0.3, 1)"
 
 
@@ -218,9 +210,7 @@ def test_explain_a_reward_without_parents() -> None:
     graph = CausalGraph(("x",), cells > 0, cells, cells, np.full((1, 2), "edge"), 0.02, rewards={"r": reward})
     explanation = explain(graph, "r")
     assert explanation.abstraction == ()
-    assert explanation.dropped["x"] == (
-        "no edge to the reward; strongest: x -> reward r CMI 0, threshold 0.1 (none)"
-    )
+    assert explanation.dropped["x"] == ("no edge to the reward; strongest: x -> reward r CMI 0, threshold 0.1 (none)")
     assert "kept: none" in explanation.text()
 
 
@@ -232,9 +222,7 @@ def test_every_variable_is_explained_once() -> None:
         names = tuple(f"v{k}" for k in range(d))
         parents = rng.random(d) < 0.3
         verdict = np.where(parents, "edge", "none")
-        reward = RewardGraph(
-            tuple(np.array(names)[parents]), rng.random(d), rng.random(d), verdict, np.ones(d)
-        )
+        reward = RewardGraph(tuple(np.array(names)[parents]), rng.random(d), rng.random(d), verdict, np.ones(d))
         graph = CausalGraph(
             names, adjacency, rng.random((d, d + 1)), rng.random((d, d + 1)),
             np.where(adjacency, "edge", "none"), 0.02, rewards={"r": reward},

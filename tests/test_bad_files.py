@@ -163,9 +163,7 @@ def test_pickles_are_never_run(tmp_path: Path, name: str) -> None:
 
 def test_missing_arrays_and_near_misses(tmp_path: Path) -> None:
     arrays = good(next_obs=None)
-    assert_contains(
-        refused_arrays(tmp_path, arrays), "missing array 'next_obs' (found: 'action', 'names', 'obs'"
-    )
+    assert_contains(refused_arrays(tmp_path, arrays), "missing array 'next_obs' (found: 'action', 'names', 'obs'")
     arrays |= {"next_observations": np.zeros(3), "pixels": np.zeros(3)}
     message = refused_arrays(tmp_path, arrays)
     assert_contains(message, "found 'next_observations': did you mean 'next_obs'?", "'pixels'")

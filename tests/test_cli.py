@@ -63,7 +63,7 @@ WRONG: list[tuple[list[str], list[str]]] = [
     (["discover", "a.npz", "--out", "r", "--steps", "0"], ["--steps", "at least 1"]),
     (["discover", "a.npz", "--out", "r", "--threads", "0"], ["--threads"]),
     (["discover", "a.npz", "--out", "r", "--steps", "5", "--minutes", "1"], ["--minutes and --steps"]),
-    (["discover", "a.npz", "--out", "r", "--epsilon", "0.1"], ["--epsilon", "--rule threshold"]),
+    (["discover", "a.npz", "--out", "r", "--epsilon", "0.001"], ["--epsilon", "calibrated", "at least"]),
     (["discover", "a.npz", "--out", "r"], ["a.npz: no such file"]),
     (["collect", "contct", "--steps", "100", "--out", "a.npz"], ["'contct'", "contact"]),
     (["collect", "light", "--steps", "100", "--out", "a.npz", "--policy", "hold"], ["light", "'hold'"]),
@@ -115,9 +115,7 @@ def test_unexpected_errors_and_interrupts(run: Run, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("CBM_DEBUG", "1")
     code, _, err = run("envs")
     assert (
-        code == 1
-        and "Traceback" in err
-        and err.endswith("cbm: internal error: ZeroDivisionError: division by zero\n")
+        code == 1 and "Traceback" in err and err.endswith("cbm: internal error: ZeroDivisionError: division by zero\n")
     )
 
 
@@ -266,9 +264,7 @@ def test_bench_dispatches(run: Run, monkeypatch: pytest.MonkeyPatch, refused: Re
 
 def process(*arguments: Any, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cbm.cli", *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
-    )
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120)
 
 
 def test_exit_codes_of_the_process(tmp_path: Path, light_run: Path, saved: Saved) -> None:
@@ -290,9 +286,7 @@ codes = [main(["--help"]), main(["envs"]), main(["abstract", sys.argv[1], "--rew
 heavy = [name for name in ("torch", "matplotlib", "scipy", "pandas") if name in sys.modules]
 print(codes, heavy, file=sys.stderr)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(light_run)], capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", script, str(light_run)], capture_output=True, text=True, timeout=120)
     assert done.stderr.strip() == "[0, 0, 0, 0, 0] []"
 
 

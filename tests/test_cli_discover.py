@@ -52,9 +52,7 @@ def test_discover(run: Run, tmp_path: Path, engine: list[dict[str, Any]]) -> Non
     assert json.loads(run("discover", path, "--out", out_dir, *options, "--json")[1])["finished"] == "already"
 
 
-def test_discover_without_truth_or_reward(
-    run: Run, tmp_path: Path, engine: list[dict[str, Any]], saved: Saved
-) -> None:
+def test_discover_without_truth_or_reward(run: Run, tmp_path: Path, engine: list[dict[str, Any]], saved: Saved) -> None:
     path = saved("log.npz")
     code, out, _ = run("discover", path, "--out", tmp_path / "run", "--steps", 10)
     assert code == 0 and "go needs 1 of 3 variables" in out and "true graph" not in out
@@ -179,9 +177,7 @@ def test_interrupted_discovery_says_that_it_can_go_on(
     assert "state is saved" in err and "same command" in err
 
 
-def test_knowledge(
-    run: Run, tmp_path: Path, engine: list[dict[str, Any]], refused: Refused, saved: Saved
-) -> None:
+def test_knowledge(run: Run, tmp_path: Path, engine: list[dict[str, Any]], refused: Refused, saved: Saved) -> None:
     path, known = saved("log.npz"), tmp_path / "known.json"
     for text, parts in (
         ("{", ["known.json"]),
@@ -257,9 +253,7 @@ def test_from_log_to_report_for_real(run: Run, tmp_path: Path, refused: Refused)
     assert again["finished"] == "already" and again["rewards"] == result["rewards"]
     assert run("abstract", out_dir, "--reward", "cross")[0] == 0
     assert run("export", out_dir, "--format", "dot")[0] == 0
-    code, out, err = run(*arguments[:-4], 61)
+    code, out, err = run(*arguments[:-3], 61)
     refused((code, out, err), str(out_dir))
     other = tmp_path / "second"
-    assert (
-        json.loads(run("discover", log_file, "--out", other, *arguments[4:])[1])["edges"] == result["edges"]
-    )
+    assert json.loads(run("discover", log_file, "--out", other, *arguments[4:])[1])["edges"] == result["edges"]

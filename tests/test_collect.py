@@ -89,7 +89,5 @@ def test_impossible_amounts(steps: int, copies: int, seed: int) -> None:
 
 
 def test_unknown_policy() -> None:
-    with pytest.raises(
-        DataError, match="light: unknown policy 'hold'; choose one of random, scripted, mixed"
-    ):
+    with pytest.raises(DataError, match="light: unknown policy 'hold'; choose one of random, scripted, mixed"):
         collect(make_world("light"), 100, policy="hold")

@@ -77,9 +77,7 @@ def test_random_truncation(folder: Path, whole: bytes, data: st.DataObject) -> N
 def test_random_byte_flips(folder: Path, whole: bytes, data: st.DataObject) -> None:
     broken = bytearray(whole)
     # the zip directory at the end and the array headers are where damage is most inventive
-    place = (
-        st.integers(0, len(whole) - 1) | st.integers(len(whole) - 500, len(whole) - 1) | st.integers(0, 200)
-    )
+    place = st.integers(0, len(whole) - 1) | st.integers(len(whole) - 500, len(whole) - 1) | st.integers(0, 200)
     for position in data.draw(st.lists(place, min_size=1, max_size=6)):
         broken[position] = data.draw(st.integers(0, 255))
     (folder / "log.npz").write_bytes(broken)
@@ -94,9 +92,7 @@ def test_random_array_headers(folder: Path, data: st.DataObject) -> None:
     np.save(buffer, good()["obs"])
     member = bytearray(buffer.getvalue())
     for position in data.draw(st.lists(st.integers(0, 90), min_size=1, max_size=4)):
-        member[position] = data.draw(
-            st.sampled_from(b"0123456789(),'<>|fiuObUVMmc{}: ") | st.integers(0, 255)
-        )
+        member[position] = data.draw(st.sampled_from(b"0123456789(),'<>|fiuObUVMmc{}: ") | st.integers(0, 255))
     with zipfile.ZipFile(io.BytesIO(STORED)) as source, zipfile.ZipFile(folder / "log.npz", "w") as target:
         for name in source.namelist():
             target.writestr(name, bytes(member) if name == "obs.npy" else source.read(name))

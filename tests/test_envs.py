@@ -40,9 +40,7 @@ def raw(env: gymnasium.Env[Any, Any]) -> GymWorld:
 @pytest.mark.parametrize(
     ("env_id", "options"), [("cbm/Contact-v0", {}), ("cbm/Contact-v0", HARD), ("cbm/Light-v0", {})]
 )
-def test_gymnasium_finds_nothing_to_complain_about(
-    env_id: str, options: dict[str, Any], observation: str
-) -> None:
+def test_gymnasium_finds_nothing_to_complain_about(env_id: str, options: dict[str, Any], observation: str) -> None:
     check_env(gymnasium.make(env_id, observation=observation, **options).unwrapped)
 
 

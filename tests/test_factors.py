@@ -48,9 +48,7 @@ def test_groups_keep_order_and_lone_variables_stand_for_themselves() -> None:
 
 
 def test_dict_space_has_the_order_of_flatten() -> None:
-    space = spaces.Dict(
-        {"pos": box(2), "light": spaces.Discrete(3), "bits": spaces.MultiBinary(2), "angle": box(1)}
-    )
+    space = spaces.Dict({"pos": box(2), "light": spaces.Discrete(3), "bits": spaces.MultiBinary(2), "angle": box(1)})
     factors = Factors.from_spaces(space, spaces.Discrete(4))
     values = {
         "pos": np.array([0.1, 0.2], np.float32), "light": np.int64(1), "bits": np.array([1, 0], np.int8),
@@ -169,9 +167,7 @@ def test_json_round_trip(data: st.DataObject) -> None:
     names = data.draw(st.lists(NAMES, min_size=1, max_size=5, unique=True))
     bound = st.none() | st.floats(0, 1)
     variables = tuple(
-        Variable(
-            name, data.draw(st.sampled_from(KINDS)), data.draw(st.just("") | NAMES), None, data.draw(bound)
-        )
+        Variable(name, data.draw(st.sampled_from(KINDS)), data.draw(st.just("") | NAMES), None, data.draw(bound))
         for name in names
     )
     factors = Factors(variables, ("u",), data.draw(st.none() | st.integers(1, 9)))
@@ -205,9 +201,7 @@ def columns(rows: int) -> np.ndarray:
     rng = np.random.default_rng(0)
     five = rng.integers(0, 5, rows)
     rare = np.where(np.arange(rows) == 3, 5, five)
-    return np.stack(
-        [rng.integers(0, 2, rows), five, rare, rng.integers(0, 20, rows), rng.normal(size=rows)], 1
-    )
+    return np.stack([rng.integers(0, 2, rows), five, rare, rng.integers(0, 20, rows), rng.normal(size=rows)], 1)
 
 
 @pytest.mark.parametrize(("scale", "offset"), [(1, 0), (1000, 100), (1e-9, 0), (0.1, -7.3), (-3, 1e6)])

@@ -105,12 +105,8 @@ def test_whole_numbers_stay_a_vector(tmp_path: Path, suffix: str) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    st.lists(st.floats(-1e15, 1e15), min_size=6, max_size=6, unique=True), st.sampled_from(formats.SUFFIXES)
-)
-def test_every_float_survives(
-    tmp_path_factory: pytest.TempPathFactory, values: list[float], suffix: str
-) -> None:
+@given(st.lists(st.floats(-1e15, 1e15), min_size=6, max_size=6, unique=True), st.sampled_from(formats.SUFFIXES))
+def test_every_float_survives(tmp_path_factory: pytest.TempPathFactory, values: list[float], suffix: str) -> None:
     obs = np.array(values).reshape(3, 2)
     factors = Factors((Variable("a"), Variable("b")), ("action",))
     data = Transitions(obs, np.arange(3.0), obs[::-1], factors, {"reward": obs[:, 0]})
@@ -192,9 +188,7 @@ def test_unwritable_paths(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
-def test_interrupted_write_keeps_the_old_file(
-    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_write_keeps_the_old_file(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / f"log{suffix}"
     full().save(path)
     before = path.read_bytes()

@@ -35,9 +35,7 @@ print(json.dumps([seconds, [name for name in sys.argv[1:] if name in sys.modules
 
 
 def fresh(script: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

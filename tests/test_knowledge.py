@@ -37,9 +37,7 @@ def make_graph() -> CausalGraph:
 
 
 def knowledge(required: Any = (), forbidden: Any = ()) -> Knowledge:
-    return Knowledge.from_json(
-        {"required": [list(p) for p in required], "forbidden": [list(p) for p in forbidden]}
-    )
+    return Knowledge.from_json({"required": [list(p) for p in required], "forbidden": [list(p) for p in forbidden]})
 
 
 def test_apply_enforces_edges_and_verdicts() -> None:

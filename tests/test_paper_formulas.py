@@ -57,9 +57,7 @@ def _negatives(problem: Problem, n: int, seed: int) -> Tensor:
 
 @pytest.mark.parametrize("kind", ["none", "some", "all"])
 @pytest.mark.parametrize(("seed", "weight"), [(0, 1e-6), (1, 1e-2), (2, 1e-3)])
-def test_loss_and_gradients_of_the_paper_network(
-    problem: Problem, kind: str, seed: int, weight: float
-) -> None:
+def test_loss_and_gradients_of_the_paper_network(problem: Problem, kind: str, seed: int, weight: float) -> None:
     settings = replace(
         preset("paper"), width=32, code=24, candidates=40, score_penalty=weight, slope_penalty=3 * weight
     )
@@ -93,9 +91,7 @@ def test_penalties_are_part_of_the_loss(problem: Problem) -> None:
     batch, dropped = _batch(problem, 0), _dropped(problem.inputs, "some", 0)
     losses = []
     for score, slope in ((0.0, 0.0), (1e-2, 0.0), (0.0, 1e-2)):
-        settings = replace(
-            preset("paper"), width=32, code=24, candidates=40, score_penalty=score, slope_penalty=slope
-        )
+        settings = replace(preset("paper"), width=32, code=24, candidates=40, score_penalty=score, slope_penalty=slope)
         torch.manual_seed(0)
         model = Pairwise(problem, settings)
         negatives = _negatives(problem, 40, 0)

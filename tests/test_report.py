@@ -140,10 +140,7 @@ def test_prediction(tmp_path: Path) -> None:
 
 def test_training_curves_survive_a_crash_and_are_thinned(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    lines = [
-        json.dumps({"phase": "dynamics", "step": k, "seconds": k, "loss_full": 1 / (k + 1)})
-        for k in range(999)
-    ]
+    lines = [json.dumps({"phase": "dynamics", "step": k, "seconds": k, "loss_full": 1 / (k + 1)}) for k in range(999)]
     lines += ['{"phase": "rewards", "step": 1, "loss_full": NaN, "held_out_full": 0.5}', '{"phase": "rew']
     path.write_text("\n".join(lines), encoding="utf-8")
     training, note = read_training(path)

@@ -102,9 +102,7 @@ def test_the_light_is_flipped_by_the_intervention() -> None:
 
 
 @pytest.mark.parametrize(("name", "options"), EVERY_WORLD)
-def test_copies_do_not_affect_each_other_and_inputs_stay_as_they_were(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_copies_do_not_affect_each_other_and_inputs_stay_as_they_were(name: str, options: dict[str, Any]) -> None:
     world = make_world(name, **options)
     states, actions = (array[:50] for array in visited(world))
     kept = states.copy(), actions.copy()

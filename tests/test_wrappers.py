@@ -130,9 +130,7 @@ def test_a_mask_instead_of_a_graph() -> None:
 
 
 def test_dict_observations_are_flattened() -> None:
-    parts: OrderedDict[str, spaces.Space[Any]] = OrderedDict(
-        b=spaces.Box(-1, 1, (2,)), a=spaces.Box(0, 1, (2, 1))
-    )
+    parts: OrderedDict[str, spaces.Space[Any]] = OrderedDict(b=spaces.Box(-1, 1, (2,)), a=spaces.Box(0, 1, (2, 1)))
     env = Plain(spaces.Dict(parts))
     wrapped = AbstractionWrapper(env, [False, True, True, False])
     observation = {"b": np.array([1, 2], np.float32), "a": np.array([[3], [4]], np.float32)}
@@ -175,9 +173,7 @@ def test_a_graph_of_another_environment() -> None:
 
 def test_a_graph_with_fewer_blocks() -> None:
     graph = true_graph(GymWorld("contact", blocks=2))
-    with pytest.raises(
-        DataError, match="another environment; only in the environment: block2_x, block2_y, block2_z$"
-    ):
+    with pytest.raises(DataError, match="another environment; only in the environment: block2_x, block2_y, block2_z$"):
         AbstractionWrapper(GymWorld("contact", blocks=3), graph, reward="pick")
 
 

@@ -77,9 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(
-            HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())), end=""
-        )
+        print(HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())), end="")
         return
     name, *rest = arguments
     if name in ("-V", "--version"):

@@ -120,9 +120,7 @@ class Factors:
         if name in names:
             return names.index(name)
         close = difflib.get_close_matches(str(name), names, n=3)
-        hint = (
-            f"did you mean {', '.join(map(repr, close))}?" if close else f"there are {len(names)} variables"
-        )
+        hint = f"did you mean {', '.join(map(repr, close))}?" if close else f"there are {len(names)} variables"
         raise DataError(f"no variable is called {name!r}: {hint}")
 
     def groups(self) -> dict[str, list[int]]:
@@ -133,9 +131,7 @@ class Factors:
         return columns
 
     @classmethod
-    def from_spaces(
-        cls, observation_space: Any, action_space: Any, names: Sequence[str] | None = None
-    ) -> Factors:
+    def from_spaces(cls, observation_space: Any, action_space: Any, names: Sequence[str] | None = None) -> Factors:
         """Factors of a Gymnasium environment, in the order of `gymnasium.spaces.utils.flatten`.
 
         A Dict gives `key_0`, `key_1`, ... (just `key` for one value) with the key as group; a bare Box
@@ -154,16 +150,13 @@ class Factors:
             if len(names) != len(variables):
                 raise DataError(f"{len(names)} names for {len(variables)} variables of the observation space")
             variables = [
-                Variable(name, v.kind, v.group, v.low, v.high)
-                for name, v in zip(names, variables, strict=True)
+                Variable(name, v.kind, v.group, v.low, v.high) for name, v in zip(names, variables, strict=True)
             ]
         if isinstance(action_space, spaces.Box):
             return cls(tuple(variables), default_names(ACTION, math.prod(action_space.shape)))
         if isinstance(action_space, spaces.Discrete) and action_space.start == 0:
             return cls(tuple(variables), (ACTION,), int(action_space.n))
-        raise DataError(
-            f"action space {_one_line(action_space)} is not supported (Box, or Discrete that starts at 0)"
-        )
+        raise DataError(f"action space {_one_line(action_space)} is not supported (Box, or Discrete that starts at 0)")
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -188,9 +188,7 @@ def read_minari(name: str) -> Arrays:
     except DataError:
         raise
     except FileNotFoundError:
-        raise DataError(
-            f"no such Minari dataset on this machine: 'minari download {name}' fetches it"
-        ) from None
+        raise DataError(f"no such Minari dataset on this machine: 'minari download {name}' fetches it") from None
     except Exception as error:
         raise DataError(f"the Minari dataset cannot be read: {_reason(error)}") from None
 
@@ -203,9 +201,7 @@ def _from_episodes(factors: Factors, observation_space: Any, episodes: list[Any]
     steps = [len(episode.rewards) for episode in episodes]
     for episode, state, count in zip(episodes, states, steps, strict=True):
         if len(state) != count + 1:
-            raise DataError(
-                f"episode {episode.id}: {len(state)} observations for {count} steps, not {count + 1}"
-            )
+            raise DataError(f"episode {episode.id}: {len(state)} observations for {count} steps, not {count + 1}")
     actions = [np.asarray(episode.actions).reshape(n, -1) for episode, n in zip(episodes, steps, strict=True)]
     arrays = {
         "obs": np.concatenate([state[:-1] for state in states]),

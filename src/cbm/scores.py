@@ -81,9 +81,7 @@ class Score:
         return "\n".join(lines)
 
 
-def compare(
-    variables: tuple[str, ...], found: BoolArray, cmi: NDArray[np.float64], truth: BoolArray
-) -> Score:
+def compare(variables: tuple[str, ...], found: BoolArray, cmi: NDArray[np.float64], truth: BoolArray) -> Score:
     """Score `found` (d, d+1) and the ranking by `cmi` against `truth`; all with row = effect."""
     d = len(variables)
     assert found.shape == cmi.shape == truth.shape == (d, d + 1)

@@ -64,9 +64,7 @@ class Transitions:
             "terminated": validate.flags("terminated", self.terminated, (rows,)),
             "truncated": validate.flags("truncated", self.truncated, (rows,)),
             "truth": validate.flags("truth", self.truth, (d, d + 1)),
-            "truth_rewards": {
-                k: validate.flags(f"truth_reward_{k}", v, (d,)) for k, v in self.truth_rewards.items()
-            },
+            "truth_rewards": {k: validate.flags(f"truth_reward_{k}", v, (d,)) for k, v in self.truth_rewards.items()},
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -118,9 +116,7 @@ class Transitions:
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Transitions:
         """From the arrays of an npz file by name; unknown ones are ignored."""
         validate.check_present(arrays)
-        truths = {
-            k.removeprefix("truth_reward_"): v for k, v in arrays.items() if k.startswith("truth_reward_")
-        }
+        truths = {k.removeprefix("truth_reward_"): v for k, v in arrays.items() if k.startswith("truth_reward_")}
         return cls(
             obs=arrays["obs"],
             action=arrays["action"],

@@ -89,9 +89,7 @@ def table(name: str, value: Any, shape: tuple[int, int], columns: Sequence[str])
     infinite = ~np.isfinite(array)
     bad = infinite if infinite.any() else np.abs(array) > LARGEST
     row, column = np.argwhere(bad)[0]
-    problem = (
-        "is not finite" if infinite.any() else f"is beyond {LARGEST:g}; does it stand for a missing value?"
-    )
+    problem = "is not finite" if infinite.any() else f"is beyond {LARGEST:g}; does it stand for a missing value?"
     raise DataError(
         f"array {name!r}, variable {columns[column]!r}, row {row}: {array[row, column]:g} {problem} "
         f"({bad[:, column].sum()} such values in this variable, {bad.sum()} in the array)"
@@ -142,9 +140,7 @@ def flags(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
     odd = (array != 0) & (array != 1)
     if odd.any():
         where = tuple(int(i) for i in np.argwhere(odd)[0])
-        raise DataError(
-            f"array {name!r}, row {', column '.join(map(str, where))}: {array[where]} is neither 0 nor 1"
-        )
+        raise DataError(f"array {name!r}, row {', column '.join(map(str, where))}: {array[where]} is neither 0 nor 1")
     return array.astype(bool)
 
 
@@ -177,13 +173,9 @@ def texts(arrays: Mapping[str, Any], name: str, count: int, of: str) -> list[str
     if array.dtype.kind not in "US":
         raise DataError(f"array {name!r} must hold strings, not {_dtype(array)}")
     if array.shape != (count,):
-        raise DataError(
-            f"array {name!r} has shape {array.shape}, expected {(count,)}: {of!r} has {count} columns"
-        )
+        raise DataError(f"array {name!r} has shape {array.shape}, expected {(count,)}: {of!r} has {count} columns")
     try:
-        return [
-            str(entry) for entry in (np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array)
-        ]
+        return [str(entry) for entry in (np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array)]
     except UnicodeDecodeError:
         raise DataError(f"array {name!r} is not UTF-8 text") from None
 
@@ -211,9 +203,7 @@ def _discrete_actions(action: np.ndarray, declared: Any) -> int | None:
     if declared is not None:
         count = numbers("discrete_actions", declared)
         if count.size != 1 or count.dtype.kind not in "iu":
-            raise DataError(
-                f"array 'discrete_actions' must be one integer, not {_dtype(count)} of shape {count.shape}"
-            )
+            raise DataError(f"array 'discrete_actions' must be one integer, not {_dtype(count)} of shape {count.shape}")
         return int(count.item())
     if action.dtype.kind not in "iub" or action.shape[1] != 1:
         return None

@@ -23,9 +23,7 @@ from cbm.graph import CausalGraph
 Mode = Literal["drop", "mask"]
 
 
-class AbstractionWrapper(
-    gymnasium.ObservationWrapper[np.ndarray, Any, Any], gymnasium.utils.RecordConstructorArgs
-):
+class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gymnasium.utils.RecordConstructorArgs):
     """Shows the agent only the variables that a reward needs."""
 
     mask: np.ndarray

@@ -5,6 +5,7 @@ A kept variable gets its shortest causal path, a dropped one the strongest link 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -127,7 +128,7 @@ def _shortest(
         for node in range(len(graph)):
             hops = [] if node in walks else [hop for hop in frontier if graph.adjacency[cell(node, hop)]]
             if hops:
-                best = max(hops, key=lambda hop: float(graph.cmi[cell(node, hop)]))  # noqa: B023 - used at once
+                best = max(hops, key=lambda hop: float(graph.cmi[cell(node, hop)]))
                 found[node] = (node, *walks[best])
         walks |= found
         frontier = list(found)
@@ -147,7 +148,7 @@ def _cbm_paths(graph: CausalGraph, reward: str) -> dict[str, str]:
     parents = np.isin(graph.variables, graph.rewards[reward].parents)
     paths: dict[str, str] = {}
     for node, walk in _shortest(graph, parents, _towards).items():
-        links = [_link(graph, effect, cause) for cause, effect in zip(walk, walk[1:], strict=False)]
+        links = [_link(graph, effect, cause) for cause, effect in itertools.pairwise(walk)]
         links.append(_reward_link(graph, reward, walk[-1]))
         names = [link.cause for link in links] + [links[-1].effect]
         sizes = ", ".join(link.size() for link in links)

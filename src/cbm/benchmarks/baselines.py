@@ -145,9 +145,7 @@ def _t_statistics(inputs: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, 
     """(K, C) t statistics of targets (T, K) on inputs (T, C) and a constant, and the degrees of freedom."""
     x, y = _standardised(inputs), _standardised(targets)
     n = len(x)
-    inverse = np.linalg.pinv(
-        x.T @ x / n, rcond=REDUNDANT, hermitian=True
-    )  # constant or redundant columns do no harm
+    inverse = np.linalg.pinv(x.T @ x / n, rcond=REDUNDANT, hermitian=True)  # constant or redundant columns do no harm
     weights = inverse @ (x.T @ y) / n  # (C, K)
     degrees = n - 1 - np.linalg.matrix_rank(x.T @ x, tol=REDUNDANT * n, hermitian=True)
     if degrees < 1:

@@ -74,9 +74,7 @@ class Options:
 def main(options: Options) -> dict[str, Any]:
     """A row per world, method and seed, and their means over the seeds."""
     if options.quick:
-        options = replace(
-            options, seeds=options.seeds[:1], minutes=0.1, worlds=options.worlds[:1], transitions=5000
-        )
+        options = replace(options, seeds=options.seeds[:1], minutes=0.1, worlds=options.worlds[:1], transitions=5000)
     console, store = Console(), _Store(options.out)
     rows: list[Row] = []
     for world in options.worlds:
@@ -98,9 +96,7 @@ def make_data(world: WorldName, seed: int, transitions: int) -> Transitions:
     return collect(ContactWorld(world_seed=seed, **hard), transitions, policy, seed=seed)  # type: ignore[arg-type]
 
 
-def _one_data_set(
-    world: WorldName, seed: int, options: Options, store: _Store, console: Console
-) -> list[Row]:
+def _one_data_set(world: WorldName, seed: int, options: Options, store: _Store, console: Console) -> list[Row]:
     data: Transitions | None = None
     rows = []
     for method in (*options.models, *(BASELINES if options.baselines else ())):
@@ -198,9 +194,7 @@ class _Store:
         try:
             return {field: _value(field, line[field]) for field in FIELDS}
         except (TypeError, ValueError) as error:
-            raise DataError(
-                f"{self.path}: cannot read the row of {line['world']}, {line['method']}"
-            ) from error
+            raise DataError(f"{self.path}: cannot read the row of {line['world']}, {line['method']}") from error
 
     def find(self, key: Row) -> Row | None:
         return next((row for row in self.rows if all(row[field] == key[field] for field in KEY)), None)
@@ -250,7 +244,8 @@ def _table(title: str, rows: list[Row]) -> Table:
     for name in (*shown.values(), "tasks", "s"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        cells = ["" if row[field] is None else f"{row[field]:.3f}" for field in shown]
+        form = {"null_cmi": ".1e"}  # far below the others
+        cells = ["" if row[field] is None else format(row[field], form.get(field, ".3f")) for field in shown]
         tasks = "" if row["tasks"] is None else f"{row['abstractions']:.3g}/{row['tasks']:g}"
         table.add_row(row["method"], *cells, tasks, f"{row['seconds']:.1f}")
     return table

@@ -233,9 +233,7 @@ def _exponent(points: list[dict[str, float]], key: str) -> float:
 def _peak_mb() -> float:
     """Largest memory this process ever held."""
     status = Path("/proc/self/status")
-    if (
-        status.exists()
-    ):  # not getrusage: on Linux that starts at the size of the process that started this one
+    if status.exists():  # not getrusage: on Linux that starts at the size of the process that started this one
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) / 1024
     if sys.platform == "win32":

@@ -24,7 +24,9 @@ def sparse_nonlinear(d: int, steps: int, seed: int = 0, actions: int = 4, horizo
     for i, p in enumerate(parents):
         truth[i, p], truth[i, d] = True, acted[i]
     copies = -(-steps // horizon)
-    obs, acts, after = [], [], []
+    obs: list[np.ndarray] = []
+    acts: list[np.ndarray] = []
+    after: list[np.ndarray] = []
     state = rng.normal(size=(copies, d))
     for _ in range(horizon):
         action = rng.uniform(-1, 1, (copies, actions))
@@ -32,7 +34,8 @@ def sparse_nonlinear(d: int, steps: int, seed: int = 0, actions: int = 4, horizo
         for i, p in enumerate(parents):
             following[:, i] = _shape(shapes[i], state[:, p] * weights[i])
         following += acted * (action @ mixing.T) + rng.normal(0, 0.2, state.shape)
-        obs.append(state), acts.append(action), after.append(following)
+        for kept, value in ((obs, state), (acts, action), (after, following)):
+            kept.append(value)
         state = following
     return _transitions(obs, acts, after, steps, truth)
 
@@ -62,18 +65,28 @@ def linear_gaussian(d: int, steps: int, seed: int = 0, horizon: int = 50) -> tup
     state = np.zeros((copies, d))
     for _ in range(200):  # let the covariance settle
         state = _linear_step(state, rng.normal(size=(copies, 1)), dynamics, control, noise, rng)
-    obs, acts, after = [], [], []
+    obs: list[np.ndarray] = []
+    acts: list[np.ndarray] = []
+    after: list[np.ndarray] = []
     for _ in range(horizon):
         action = rng.normal(size=(copies, 1))
         following = _linear_step(state, action, dynamics, control, noise, rng)
-        obs.append(state), acts.append(action), after.append(following)
+        for kept, value in ((obs, state), (acts, action), (after, following)):
+            kept.append(value)
         state = following
     truth = np.concatenate([dynamics != 0, control[:, None] != 0], 1)
     exact = _exact_cmi(dynamics, control, noise)
     return _transitions(obs, acts, after, steps, truth), exact
 
 
-def _linear_step(state, action, dynamics, control, noise, rng):  # type: ignore[no-untyped-def]
+def _linear_step(
+    state: np.ndarray,
+    action: np.ndarray,
+    dynamics: np.ndarray,
+    control: np.ndarray,
+    noise: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
     return state @ dynamics.T + action * control + noise * rng.normal(size=state.shape)
 
 
@@ -88,11 +101,14 @@ def _exact_cmi(dynamics: np.ndarray, control: np.ndarray, noise: np.ndarray) -> 
     return np.asarray(0.5 * np.log1p(gain / noise[:, None] ** 2))
 
 
-def _transitions(obs, acts, after, steps: int, truth: np.ndarray) -> Transitions:  # type: ignore[no-untyped-def]
+def _transitions(
+    obs: list[np.ndarray], acts: list[np.ndarray], after: list[np.ndarray], steps: int, truth: np.ndarray
+) -> Transitions:
     copies, horizon = len(obs[0]), len(obs)
     stacked = [np.stack(part, 1).reshape(copies * horizon, -1)[:steps] for part in (obs, acts, after)]
     factors = Factors(
-        tuple(Variable(f"x{i}") for i in range(truth.shape[0])), tuple(f"a{k}" for k in range(stacked[1].shape[1]))
+        tuple(Variable(f"x{i}") for i in range(truth.shape[0])),
+        tuple(f"a{k}" for k in range(stacked[1].shape[1])),
     )
     episode = np.repeat(np.arange(copies), horizon)[:steps]
-    return Transitions(*stacked, factors=factors, rewards={}, episode=episode, truth=truth)
+    return Transitions(stacked[0], stacked[1], stacked[2], factors, episode=episode, truth=truth)

@@ -52,9 +52,7 @@ def _reward(graph: CausalGraph, options: Options) -> str | None:
     if options.reward is not None or options.rule == "cdl":
         return options.reward
     if not graph.rewards:
-        raise DataError(
-            f"{options.run}: the log had no reward, so nothing is needed (--rule cdl asks for none)"
-        )
+        raise DataError(f"{options.run}: the log had no reward, so nothing is needed (--rule cdl asks for none)")
     if len(graph.rewards) > 1:
         raise DataError(f"{options.run}: has several rewards, choose one: --reward {'|'.join(graph.rewards)}")
     return next(iter(graph.rewards))
@@ -65,9 +63,7 @@ def _hanging(text: str) -> str:
     lines = []
     for line in text.splitlines():
         name, gap, _ = line[2:].partition("  ")
-        reason = (
-            len(line) - len(line[2 + len(name) + len(gap) :].lstrip()) if line.startswith("  ") and gap else 0
-        )
+        reason = len(line) - len(line[2 + len(name) + len(gap) :].lstrip()) if line.startswith("  ") and gap else 0
         indent = " " * min(reason, width() // 2)
         lines.append(textwrap.fill(line, width(), subsequent_indent=indent, break_on_hyphens=False) or "")
     return "\n".join(lines)

@@ -83,9 +83,7 @@ def _module(name: str) -> Any:
             raise DataError(f"this installation has no benchmark {name!r}") from None
         if needed.startswith("cbm"):
             raise
-        raise DataError(
-            f"benchmark {name!r} needs {needed}, which is not installed: pip install {needed}"
-        ) from None
+        raise DataError(f"benchmark {name!r} needs {needed}, which is not installed: pip install {needed}") from None
 
 
 def _measure(module: Any, options: Any, json: bool) -> dict[str, Any]:

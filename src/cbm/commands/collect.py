@@ -93,9 +93,7 @@ def log_of(world: World, name: str, steps: int, policy: str, seed: int, quiet: b
     from cbm.envs.collect import collect
 
     with Stages({"collect": f"collecting from {name}"}, quiet) as stages:
-        return collect(
-            world, steps, policy=policy, seed=seed, progress=lambda made: stages("collect", made / steps)
-        )
+        return collect(world, steps, policy=policy, seed=seed, progress=lambda made: stages("collect", made / steps))
 
 
 def _summary(options: Options, data: Transitions, seconds: float) -> dict[str, Any]:

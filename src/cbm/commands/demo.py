@@ -88,9 +88,7 @@ def main(arguments: list[str]) -> None:
     seconds = time.monotonic() - start
     if options.json:
         runs = {c.world: result_json(c.graph, c.data, c.run, c.already) for c in (contact, light)}
-        print_json(
-            {"out": str(options.out), "report": str(report), "runs": runs, "seconds": round(seconds, 3)}
-        )
+        print_json({"out": str(options.out), "report": str(report), "runs": runs, "seconds": round(seconds, 3)})
     else:
         _summary(options, contact, light, report, seconds)
 
@@ -167,9 +165,7 @@ def _tell_graph(chapter: Chapter, teller: Teller) -> None:
     graph, score = chapter.graph, score_of(chapter.graph, chapter.data)
     again = " (learnt before: taken from the finished run)" if chapter.already else ""
     cells = f"{plural(int(graph.adjacency.sum()), 'edge')} of {graph.adjacency.size:,} possible ones"
-    teller.found(
-        f"{cells}, {plural(undecided(graph), 'cell')} undecided, in {duration(graph.seconds)}{again}."
-    )
+    teller.found(f"{cells}, {plural(undecided(graph), 'cell')} undecided, in {duration(graph.seconds)}{again}.")
     if score is not None:
         teller.say(
             f"The world knows its own graph, so we can check: {100 * score.accuracy:.1f} % of the cells "
@@ -182,9 +178,7 @@ def _tell_tasks(chapter: Chapter, teller: Teller) -> None:
     for reward in chapter.graph.rewards:
         needed = chapter.graph.abstraction(reward)
         check = against_truth(chapter.graph, chapter.data, reward)
-        teller.found(
-            f"{reward} needs {len(needed)} of {len(chapter.graph)}: {compact(needed)}. {check or ''}"
-        )
+        teller.found(f"{reward} needs {len(needed)} of {len(chapter.graph)}: {compact(needed)}. {check or ''}")
 
 
 def _tell_cdl(chapter: Chapter, teller: Teller) -> None:

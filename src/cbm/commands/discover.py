@@ -77,7 +77,7 @@ class Options:
     threshold: a CMI of at least --epsilon, as in the paper.
     Left out: threshold with --preset paper, else calibrated."""
     epsilon: MaybeFloat = None
-    """Threshold of --rule threshold, in nats. Left out: 0.02."""
+    """The threshold, in nats; with the calibrated rule, the highest that a cell can get. Left out: 0.02."""
     reward_inputs: Literal["next-state", "state-action"] = "next-state"
     """What a reward may depend on: the state after the step, or the state before it and the action."""
     allow_constant: Flag = False
@@ -98,9 +98,7 @@ def main(arguments: list[str]) -> None:
     knowledge = _knowledge(options, data)
     use_threads(options.threads)
     budget = Budget(options.minutes, options.steps)
-    already, graph = run_discovery(
-        data, settings, budget, options.seed, options.out, knowledge, options.quiet
-    )
+    already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet)
     if options.json:
         print_json(result_json(graph, data, options.out, already))
         return
@@ -142,9 +140,7 @@ def run_discovery(
                 progress=progress,
             )
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"the state is saved in {run}, the same command goes on from there"
-            ) from None
+            raise KeyboardInterrupt(f"the state is saved in {run}, the same command goes on from there") from None
     if not already or not (run / "report.html").is_file():
         write_report([run], run / "report.html")
     return already, graph
@@ -173,8 +169,8 @@ def _settings(options: Options) -> Settings:
     if options.rule is not None:
         settings = replace(settings, rule=options.rule)
     if options.epsilon is not None:
-        if settings.rule != "threshold":
-            raise DataError("--epsilon is the threshold of --rule threshold; the calibrated rule has its own")
+        if settings.rule == "calibrated":
+            at_least("--epsilon with the calibrated rule", options.epsilon, settings.smallest_effect)
         settings = replace(settings, epsilon=options.epsilon)
     return settings
 

@@ -50,9 +50,7 @@ def main(arguments: list[str]) -> None:
     graph = CausalGraph.load(options.run)
     if options.out is None:
         if SUFFIXES[options.format] == ".npz":
-            raise DataError(
-                f"--format {options.format} is a binary file: say where it goes with --out FILE.npz"
-            )
+            raise DataError(f"--format {options.format} is a binary file: say where it goes with --out FILE.npz")
         if options.json:
             raise DataError("--json reports on a file that was written, so it needs --out")
         text = export(graph, options.format)

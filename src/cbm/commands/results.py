@@ -44,12 +44,9 @@ def show_result(graph: CausalGraph, data: Transitions, run: Path) -> None:
     score = score_of(graph, data)
     if score is not None:
         show("against the true graph that came with the log:")
-        show("\n".join("  " + wrapped(line, "  ").strip() for line in score.table(6).splitlines()))
+        show("\n".join(wrapped(line, "  ", " " * 11) for line in score.table(6).splitlines()))
     show()
-    show(
-        f"{graph.model} model, {graph.transitions:,} transitions of {len(graph)} variables, "
-        f"{duration(graph.seconds)}"
-    )
+    show(f"{graph.model} model, {graph.transitions:,} transitions of {len(graph)} variables, {duration(graph.seconds)}")
     show(f"graph   {run / 'graph.json'}")
     show(f"report  {run / 'report.html'}")
     if graph.rewards:
@@ -60,7 +57,7 @@ def show_result(graph: CausalGraph, data: Transitions, run: Path) -> None:
 def _show_reward(graph: CausalGraph, data: Transitions, name: str) -> None:
     needed, parents = graph.abstraction(name), graph.rewards[name].parents
     heading(f"{name} needs {len(needed)} of {len(graph)} variables")
-    show(listed(needed) if needed else "  no variable: nothing in the log influences it")
+    show(listed(needed) if needed else "  none was found; more --minutes or a longer log may find some")
     if needed and len(parents) < len(needed):
         through = [variable for variable in needed if variable not in parents]
         show(wrapped(f"only through the others: {', '.join(through)}", "  "))

@@ -64,7 +64,7 @@ class Checkpoint:
         try:
             with safe_open(path, "pt") as file:
                 self.notes = json.loads((file.metadata() or {}).get("notes", "{}"))
-                for key in file.keys():  # noqa: SIM118: not a dict
+                for key in file.keys():  # noqa: SIM118
                     place, name = key.split("/", 1)
                     (self.found if place == "found" else self.running)[name] = file.get_tensor(key)
         except (SafetensorError, OSError, ValueError) as error:

@@ -45,7 +45,9 @@ class Demi(MaskedModel):
         return nll.mean(1).sum() + penalties(phi, self.settings), split_by_mask(nll, dropped)
 
     def conditional(self, first: Tensor, targets: Tensor | None = None) -> Tensor:
-        return critic_scores(self.phi.rest(first, targets), self.phi_curve if targets is None else self.phi_curve[targets])
+        return critic_scores(
+            self.phi.rest(first, targets), self.phi_curve if targets is None else self.phi_curve[targets]
+        )
 
     def evidence(self, batch: Batch) -> Pointwise:
         features = self.psi.trunk.encoder(batch.x)

@@ -7,6 +7,7 @@ call goes on where a killed one stopped.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +23,15 @@ from cbm.discovery.problem import Dynamics, dynamics_problem, reward_problem
 from cbm.discovery.runfiles import RunFiles
 from cbm.discovery.settings import Settings
 from cbm.discovery.study import (
-    Clock, Findings, Report, named_parameters, restore_parameters, spent_in, study, train, untried,
+    Clock,
+    Findings,
+    Report,
+    named_parameters,
+    restore_parameters,
+    spent_in,
+    study,
+    train,
+    untried,
 )  # fmt: skip
 from cbm.discovery.training import Trainer
 from cbm.errors import DataError
@@ -69,7 +78,14 @@ def discover(
     if (finished := files.finished()) is not None:
         return finished
     return fit(
-        data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=progress, files=files
+        data,
+        minutes=minutes,
+        steps=steps,
+        settings=settings,
+        seed=seed,
+        knowledge=knowledge,
+        progress=progress,
+        files=files,
     ).graph
 
 
@@ -90,8 +106,7 @@ def fit(
     files = files or RunFiles(None, data, settings, seed, minutes, steps, knowledge)
     if len(data) < SHORTEST:
         raise DataError(f"{len(data)} transitions are too few to learn from; at least {SHORTEST} are needed")
-    masks = (knowledge or Knowledge()).masks(data.factors.names, list(data.rewards))  # names are checked before work
-    del masks
+    (knowledge or Knowledge()).masks(data.factors.names, list(data.rewards))  # unknown names are found before work
     files.begin()
     checkpoint = Checkpoint(files.checkpoint)
     earlier = float(checkpoint.notes.get("elapsed", 0.0))
@@ -135,7 +150,12 @@ def _study_rewards(
 
 
 def assemble(
-    data: Transitions, dynamics: Dynamics, found: Findings, rewards: dict[str, Any], settings: Settings, seconds: float
+    data: Transitions,
+    dynamics: Dynamics,
+    found: Findings,
+    rewards: dict[str, Any],
+    settings: Settings,
+    seconds: float,
 ) -> CausalGraph:
     """Put verdicts about targets into the (d, d+1) matrix of variables."""
     d = len(data.factors)
@@ -144,8 +164,14 @@ def assemble(
     edge, verdict = np.zeros((d, d + 1), bool), np.full((d, d + 1), "none", dtype="<U9")
     for k, target in enumerate(dynamics.problem.targets):
         i, v = target.index, found.verdicts
-        cmi[i], stderr[i], thresholds[i], edge[i], verdict[i] = v.cmi[k], v.stderr[k], v.thresholds[k], v.edge[k], v.verdict[k]
-    _set_memory(dynamics, cmi, stderr, edge, verdict)
+        cmi[i], stderr[i], thresholds[i], edge[i], verdict[i] = (
+            v.cmi[k],
+            v.stderr[k],
+            v.thresholds[k],
+            v.edge[k],
+            v.verdict[k],
+        )
+    _set_memory(dynamics, cmi, stderr, edge, verdict, math.log(settings.knots - 1))
     return CausalGraph(
         variables=data.factors.names, adjacency=edge, cmi=cmi, stderr=stderr, verdict=verdict,
         threshold=settings.epsilon, rewards=_reward_graphs(data, rewards, d), model=settings.model,
@@ -154,12 +180,20 @@ def assemble(
 
 
 def _set_memory(
-    dynamics: Dynamics, cmi: np.ndarray, stderr: np.ndarray, edge: np.ndarray, verdict: np.ndarray
+    dynamics: Dynamics,
+    cmi: np.ndarray,
+    stderr: np.ndarray,
+    edge: np.ndarray,
+    verdict: np.ndarray,
+    certain: float,
 ) -> None:
-    """Self-edges that are known without a model: variables that never change, or that are what they were plus something."""
+    """Self-edges known without a model: variables that never change, or that are what they were plus something.
+
+    `certain` is the CMI written for the former: the most that the grid of candidates can express.
+    """
     for i in range(len(edge)):
         if not dynamics.moving[i] or dynamics.memory[i] > 0:
-            cmi[i, i] = max(dynamics.memory[i], cmi[i, i]) if dynamics.moving[i] else 0.0
+            cmi[i, i] = max(dynamics.memory[i], cmi[i, i]) if dynamics.moving[i] else certain
             stderr[i, i], edge[i, i], verdict[i, i] = 0.0, True, "edge"
 
 

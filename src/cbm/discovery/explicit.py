@@ -12,7 +12,10 @@ from cbm.discovery.inputs import Encoder
 from cbm.discovery.model import Batch, TrunkModel
 from cbm.discovery.settings import Settings
 
-LOG_STD = (-7.0, 3.0)  # in units of the target's deviation; a target that repeats exactly would otherwise diverge
+LOG_STD = (
+    -7.0,
+    3.0,
+)  # in units of the target's deviation; a target that repeats exactly would otherwise diverge
 
 
 class Explicit(TrunkModel):

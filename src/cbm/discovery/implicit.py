@@ -60,11 +60,11 @@ def penalties(scores: Tensor, settings: Settings) -> Tensor:
 
 def log_density(scores: Tensor, u: Tensor) -> Tensor:
     """(K, B, knots) scores, (B, K) targets -> (K, B) log-density of the targets on [0, 1]."""
-    return _LogDensity.apply(scores, u.T)  # type: ignore[no-any-return, no-untyped-call]
+    return _LogDensity.apply(scores, u.T)
 
 
 class _LogDensity(torch.autograd.Function):
-    """score(u) - log integral of e^score, by the trapezoid rule; the gradient written out saves half the time."""
+    """score(u) - log integral of e^score, by the trapezoid rule; a gradient written out halves the time."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, u: Tensor) -> Tensor:

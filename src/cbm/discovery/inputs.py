@@ -7,6 +7,7 @@ knots. Features are centred, so that a dropped input (all zeros) is a neutral on
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +43,7 @@ class Encoder:
         group = np.array(groups)[source.astype(int)]
         as_float = [torch.tensor(part, dtype=torch.float32) for part in (low, high, mean)]
         as_index = [torch.tensor(part.astype(int)) for part in (source, wave, group)]
-        return cls(as_index[0], as_index[1], *as_float, groups=as_index[2], inputs=max(groups) + 1)
+        return cls(as_index[0], as_index[1], as_float[0], as_float[1], as_float[2], as_index[2], max(groups) + 1)
 
     @property
     def features(self) -> int:
@@ -62,7 +63,7 @@ def _features(column: int, values: np.ndarray, kind: Kind) -> list[tuple[float, 
     rows: list[tuple[float, ...]] = []
     for wave, read in waves.items():
         knots = _knots(read, BINS if kind != "angle" else BINS // 2)
-        for low, high in zip(knots[:-1], knots[1:], strict=True):
+        for low, high in itertools.pairwise(knots):
             mean = np.clip((read - low) / (high - low), 0, 1).mean()
             rows.append((column, wave, low, high, mean))
     return rows
@@ -70,7 +71,7 @@ def _features(column: int, values: np.ndarray, kind: Kind) -> list[tuple[float, 
 
 def _knots(values: np.ndarray, bins: int) -> np.ndarray:
     """Distinct quantiles, or the levels themselves where there are few."""
-    levels = np.unique(values[: 10_000])
+    levels = np.unique(values[:10_000])
     if len(levels) <= 2 * bins:
         levels = np.unique(values)
     if len(levels) <= 2 * bins:

@@ -70,7 +70,9 @@ class Local(MaskedModel):
         outputs = max(2, *problem.levels, 2) if self.explicit else settings.code
         size = self.block.shape[1]
         self.enter = _weight(targets, WIDTH, m * size)
-        self.enter_action = nn.Parameter(torch.randn(targets * WIDTH, len(self.action)) / math.sqrt(len(self.action) + 1))
+        self.enter_action = nn.Parameter(
+            torch.randn(targets * WIDTH, len(self.action)) / math.sqrt(len(self.action) + 1)
+        )
         self.absent = nn.Parameter(torch.zeros(targets, m + 2, WIDTH))  # a slot, the action, or nothing is absent
         self.middle = _weight(targets, WIDTH, WIDTH)
         self.leave = _weight(targets, outputs, WIDTH)
@@ -154,7 +156,12 @@ def feature_blocks(encoder: Encoder, action_input: int | None) -> tuple[Tensor, 
 
 
 def choose_slots(
-    cmi: np.ndarray, stderr: np.ndarray, real_inputs: int, action_input: int | None, most: int, rng: np.random.Generator
+    cmi: np.ndarray,
+    stderr: np.ndarray,
+    real_inputs: int,
+    action_input: int | None,
+    most: int,
+    rng: np.random.Generator,
 ) -> Slots:
     """Per target its possible causes, strongest first, and a few shadows to calibrate against."""
     targets, inputs = cmi.shape

@@ -32,8 +32,7 @@ class Pairwise(MaskedModel):
         encoder, targets, h = problem.encoder, len(problem.targets), settings.width
         self.settings = settings
         low, high = problem.train.y.amin(0), problem.train.y.amax(0)
-        self.register_buffer("low", low - 0.05 * (high - low), persistent=False)
-        self.register_buffer("high", high + 0.05 * (high - low), persistent=False)
+        self.low, self.high = low - 0.05 * (high - low), high + 0.05 * (high - low)
         self.columns = input_columns(encoder)
         self.widest = max(len(columns) for columns in self.columns)
         pairs = targets * len(self.columns)
@@ -66,16 +65,15 @@ class Pairwise(MaskedModel):
         return _affine(middle.relu(), self.candidate_out), torch.bmm(slope, self.candidate_out[:, :-1])
 
     def loss(self, batch: Batch, dropped: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        negatives = self.draw(len(batch.x), generator)
-        return self.loss_on(batch, dropped, negatives)
+        return self.loss_on(batch, dropped, self.negatives(len(batch.x), generator))
 
-    def draw(self, rows: int, generator: torch.Generator) -> Tensor:
+    def negatives(self, rows: int, generator: torch.Generator) -> Tensor:
         """(K, B, N) negative samples, uniform over each target's range."""
         shape = (len(self.low), rows, self.settings.candidates)
         return torch.rand(shape, generator=generator) * (self.high - self.low)[:, None, None] + self.low[:, None, None]
 
     def loss_on(self, batch: Batch, dropped: Tensor, negatives: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        targets, rows, _ = negatives.shape
+        _targets, rows, _ = negatives.shape
         features = self.pair_features(batch.x)
         absent = torch.arange(len(self.columns))[:, None] == dropped
         q = self.context(features.masked_fill(absent[..., None], -math.inf).amax(1))  # (K, B, code)
@@ -98,13 +96,14 @@ class Pairwise(MaskedModel):
             scores = torch.bmm(q, grid_code.transpose(1, 2))
             return (q * own_code[:, rows]).sum(-1) - torch.logsumexp(scores, -1) + math.log(grid.shape[1])
 
+        full = torch.cat([log_density(self.pair_features(batch.x[rows]), rows) for rows in chunks], 1)
+
         def pointwise(j: int, targets: Tensor | None) -> Tensor:
             pieces = []
             for rows in chunks:
                 features = self.pair_features(batch.x[rows])
-                full = log_density(features, rows)
                 features[:, j] = -math.inf
-                pieces.append(importance_sampled(full - log_density(features, rows), grid.shape[1]))
+                pieces.append(importance_sampled(full[:, rows] - log_density(features, rows), grid.shape[1]))
             values = torch.cat(pieces, 1)
             return values if targets is None else values[targets]
 

@@ -70,6 +70,8 @@ class Problem:
     """Of the raw input columns, shadows left out."""
     outputs: Scale
     """Of the raw targets."""
+    shadow_columns: np.ndarray
+    """Which column each shadow is a shifted copy of."""
     train: Rows
     held: Rows
 
@@ -115,17 +117,31 @@ def dynamics_problem(train: Transitions, held: Transitions, shadows: int, seed: 
     memory = self_memory(train)
     plan = [(int(i), kinds[i], bool(memory[i] > MEMORY)) for i in np.flatnonzero(moving)]
 
-    def table(data: Transitions) -> Table:
-        inputs = np.concatenate([data.obs, action_columns(data.action, data.factors.discrete_actions)], 1)
-        targets = [change(data.obs[:, i], data.next_obs[:, i], k) if c else data.next_obs[:, i] for i, k, c in plan]
-        return Table(inputs, np.stack(targets, 1) if targets else np.zeros((len(data), 0)), data.episode)
-
-    problem = _problem(table(train), table(held), train, plan, shadows, seed)
+    problem = _problem(_dynamics_table(train, plan), _dynamics_table(held, plan), train, plan, shadows, seed)
     return Dynamics(problem, moving, np.where(memory > MEMORY, memory, 0.0))
 
 
+def dynamics_rows(problem: Problem, data: Transitions, rng: np.random.Generator) -> Rows:
+    """New transitions in the coordinates that an existing dynamics problem was fitted with."""
+    table = _dynamics_table(data, [(t.index, t.kind, t.changes) for t in problem.targets])
+    copied = problem.shadow_columns
+    block = _with_shadows(problem.columns(table.inputs), copied, rng)
+    return _rows(block, table, problem.targets, problem.outputs)
+
+
+def _dynamics_table(data: Transitions, plan: list[tuple[int, Kind, bool]]) -> Table:
+    inputs = np.concatenate([data.obs, action_columns(data.action, data.factors.discrete_actions)], 1)
+    targets = [change(data.obs[:, i], data.next_obs[:, i], k) if c else data.next_obs[:, i] for i, k, c in plan]
+    return Table(inputs, np.stack(targets, 1) if targets else np.zeros((len(data), 0)), data.episode)
+
+
 def reward_problem(
-    train: Transitions, held: Transitions, names: list[str], shadows: int, seed: int, state_action: bool = False
+    train: Transitions,
+    held: Transitions,
+    names: list[str],
+    shadows: int,
+    seed: int,
+    state_action: bool = False,
 ) -> Problem:
     """s_{t+1} -> rewards (or (s_t, a_t) -> rewards)."""
 
@@ -151,7 +167,8 @@ def _problem(
     rng = np.random.default_rng([seed, 77])
     d = len(data.factors)
     extra = train.inputs.shape[1] - d  # action columns, one node together
-    kinds: list[Kind] = [*data.factors.kinds, *["continuous"] * extra]
+    kinds: list[Kind] = list(data.factors.kinds)
+    kinds += ["continuous"] * extra
     groups = [*range(d), *[d] * extra]
     real_inputs = d + (extra > 0)
     columns = _input_scale(train.inputs, kinds)
@@ -166,7 +183,7 @@ def _problem(
     )
     outputs = Scale.fit(train.targets)
     rows = [_rows(block, table, targets, outputs) for block, table in zip(blocks, (train, held), strict=True)]
-    return Problem(encoder, targets, d, real_inputs, columns, outputs, rows[0], rows[1])
+    return Problem(encoder, targets, d, real_inputs, columns, outputs, copied, rows[0], rows[1])
 
 
 def _input_scale(inputs: np.ndarray, kinds: list[Kind]) -> Scale:
@@ -191,4 +208,5 @@ def _rows(block: np.ndarray, table: Table, targets: tuple[Target, ...], outputs:
         u[:, c], width[:, c] = target.coordinate.forward(table.targets[:, c])
         level[:, c] = target.level_of(table.targets[:, c])
     y = outputs(table.targets) if k else np.zeros((n, 0), np.float32)
-    return Rows(*(torch.from_numpy(part) for part in (block, u, width, y, level)), cluster=table.episode)
+    x, *rest = (torch.from_numpy(part) for part in (block, u, width, y, level))
+    return Rows(x, rest[0], rest[1], rest[2], rest[3], table.episode)

@@ -60,7 +60,9 @@ class RunFiles:
         same = json.loads(json.dumps(self.config))
         differing = sorted(k for k in same if not isinstance(stored, dict) or stored.get(k) != same[k])
         if differing:
-            raise DataError(f"{self.run} holds another run (different {', '.join(differing)}); choose another directory")
+            raise DataError(
+                f"{self.run} holds another run (different {', '.join(differing)}); choose another directory"
+            )
         if (self.run / "result.json").exists():
             return CausalGraph.load(self.run)
         return None
@@ -75,8 +77,14 @@ class RunFiles:
         self._write("config.json", self.config)
         if self.data.truth is not None:
             names = self.data.factors.names
-            rewards = {k: [n for n, yes in zip(names, v, strict=True) if yes] for k, v in self.data.truth_rewards.items()}
-            truth = {"variables": list(names), "adjacency": self.data.truth.astype(int).tolist(), "rewards": rewards}
+            rewards = {
+                k: [n for n, yes in zip(names, v, strict=True) if yes] for k, v in self.data.truth_rewards.items()
+            }
+            truth = {
+                "variables": list(names),
+                "adjacency": self.data.truth.astype(int).tolist(),
+                "rewards": rewards,
+            }
             self._write("truth.json", truth)
 
     def reporter(self, checkpoint: Checkpoint, progress: Progress | None, started: float) -> Report:
@@ -118,9 +126,12 @@ class RunFiles:
         if predictor is not None:
             self._write("prediction.json", prediction_errors(predictor, held))
         graph.save(self.run / "graph.json")
-        result: dict[str, Any] = {"seconds": round(seconds, 2), "edges": int(graph.adjacency.sum()),
-                                  "undecided": int((graph.verdict == "undecided").sum()),
-                                  "abstractions": {name: list(graph.abstraction(name)) for name in graph.rewards}}  # fmt: skip
+        result: dict[str, Any] = {
+            "seconds": round(seconds, 2),
+            "edges": int(graph.adjacency.sum()),
+            "undecided": int((graph.verdict == "undecided").sum()),
+            "abstractions": {name: list(graph.abstraction(name)) for name in graph.rewards},
+        }
         if self.data.truth is not None:
             result["score"] = graph.compare(self.data.truth).to_json()
         self._write("result.json", result)
@@ -154,7 +165,9 @@ def prediction_errors(predictor: Predictor, held: Transitions, most: int = 4000)
     }
 
 
-def _rollout_errors(predictor: Predictor, held: Transitions, unit: np.ndarray, most: int = 200) -> list[dict[str, float]]:
+def _rollout_errors(
+    predictor: Predictor, held: Transitions, unit: np.ndarray, most: int = 200
+) -> list[dict[str, float]]:
     """Starts spread over the held-out data, only where the following rows belong to the same episode."""
     longest = max((h for h in HORIZONS if len(_starts(held, h)) > 0), default=0)
     if not longest:
@@ -177,5 +190,10 @@ def _starts(held: Transitions, steps: int) -> np.ndarray:
     n = len(held) - steps + 1
     if n <= 0:
         return np.zeros(0, dtype=int)
-    joined = np.concatenate([[0], np.cumsum((held.episode[1:] != held.episode[:-1]) | (held.obs[1:] != held.next_obs[:-1]).any(1))])
+    joined = np.concatenate(
+        [
+            [0],
+            np.cumsum((held.episode[1:] != held.episode[:-1]) | (held.obs[1:] != held.next_obs[:-1]).any(1)),
+        ]
+    )
     return np.flatnonzero(joined[:n] == joined[steps - 1 : steps - 1 + n])

@@ -17,9 +17,10 @@ class Settings:
     """How models are built, trained and judged."""
 
     model: ModelName = "implicit"
-    """implicit: contrastive critics (CBM). explicit: Gaussian and categorical heads (CDL). demi: a learned conditional critic."""
+    """implicit: contrastive critics (CBM). explicit: Gaussian and categorical heads (CDL).
+    demi: a learned conditional critic."""
     architecture: Literal["trunk", "pairwise"] = "trunk"
-    """trunk: one network shared by all targets. pairwise: the paper's one network per (target, input) pair."""
+    """trunk: one network for all targets. pairwise: the paper's one network per (target, input) pair."""
     width: int = 512
     """Hidden units of the trunk (of each pair network, with `pairwise`). More: finer functions, slower."""
     depth: int = 2
@@ -41,7 +42,7 @@ class Settings:
     learning_rate: float = 3e-3
     """Peak of a warm-up and cosine schedule."""
     weight_decay: float = 1.0
-    """Pull of the weights towards zero, as a multiple of the learning rate. More: less overfitting to short logs."""
+    """Pull of the weights towards zero, times the learning rate. More: less overfitting to short logs."""
     shadows: int = 12
     """Time-shifted copies of real variables, added as inputs that cannot matter, to calibrate decisions."""
     held_out: float = 0.1
@@ -49,7 +50,8 @@ class Settings:
     evaluation_rows: int = 10_000
     """Held-out transitions used for CMI, at most."""
     rule: Rule = "calibrated"
-    """calibrated: per-target thresholds from the shadows, with an undecided zone. threshold: CMI >= epsilon (the paper)."""
+    """calibrated: per-target thresholds from the shadows, with an undecided zone.
+    threshold: CMI >= epsilon (the paper)."""
     epsilon: float = 0.02
     """Threshold in nats of the paper's rule."""
     smallest_effect: float = 0.005
@@ -58,7 +60,14 @@ class Settings:
     """What a reward may depend on: the state after the step, or the state before it and the action."""
 
     def __post_init__(self) -> None:
-        for name, low in (("width", 1), ("depth", 1), ("code", 1), ("knots", 3), ("candidates", 1), ("batch", 2)):
+        for name, low in (
+            ("width", 1),
+            ("depth", 1),
+            ("code", 1),
+            ("knots", 3),
+            ("candidates", 1),
+            ("batch", 2),
+        ):
             if getattr(self, name) < low:
                 raise DataError(f"setting {name} must be at least {low}, got {getattr(self, name)}")
         if not 0 < self.held_out < 1 or not 0 <= self.full_share < 1:
@@ -84,11 +93,21 @@ def preset(name: Preset, model: ModelName = "implicit") -> Settings:
     if model not in get_args(ModelName):
         raise DataError(f"unknown model {model!r}; choose one of {', '.join(get_args(ModelName))}")
     base = Settings(model=model)
+    if model == "demi":  # as published: its own estimate against a fixed threshold
+        base = replace(base, rule="threshold", shadows=0)
     if name == "debug":
-        return replace(base, width=64, code=8, knots=33, batch=128, shadows=4, evaluation_rows=1000)
+        return replace(base, width=64, code=8, knots=33, batch=128, shadows=min(4, base.shadows), evaluation_rows=1000)
     if name == "paper":
         return replace(
-            base, architecture="pairwise", width=128, code=128, batch=32, full_share=0.5, learning_rate=3e-4, weight_decay=0.0,
+            base,
+            architecture="pairwise",
+            shadows=0,
+            width=128,
+            code=128,
+            batch=32,
+            full_share=0.5,
+            learning_rate=3e-4,
+            weight_decay=0.0,
             rule="threshold",
-        )  # fmt: skip
+        )
     return base

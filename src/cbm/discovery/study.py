@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,13 +67,15 @@ def study(
         return _nothing(problem)
     evidence = _trunk_evidence(name, problem, settings, seed, clock, shares[0], checkpoint, report)
     real = problem.real_inputs
-    cmi = above_shadows(evidence.cmi, real)
+    cmi = above_shadows(evidence.cmi, real) if settings.rule == "calibrated" else evidence.cmi
     if not refines(settings):
         return Findings(decide(cmi[:, :real], evidence.stderr[:, :real], cmi[:, real:], settings), None)
     most = int(np.clip(2400 // len(problem.targets), 10, 24))
     rng = np.random.default_rng([seed, 9])
     slots = choose_slots(cmi, evidence.stderr, real, problem.action_input, most, rng)
-    local, again = _local_evidence(f"{name}-again", problem, slots, settings, seed + 1, clock, shares[1], checkpoint, report)
+    local, again = _local_evidence(
+        f"{name}-again", problem, slots, settings, seed + 1, clock, shares[1], checkpoint, report
+    )
     is_shadow = np.pad(slots.inputs >= real, ((0, 0), (0, 1)))
     null = np.where(is_shadow, again.cmi, np.nan)
     cmi = slots.scatter(again.cmi, cmi)[:, :real]
@@ -85,9 +88,7 @@ def refines(settings: Settings) -> bool:
     return settings.architecture == "trunk" and settings.model != "demi" and settings.shadows > 0
 
 
-def train(
-    name: str, trainer: Trainer, budget: Budget, checkpoint: Checkpoint, report: Report
-) -> None:
+def train(name: str, trainer: Trainer, budget: Budget, checkpoint: Checkpoint, report: Report) -> None:
     """Run a trainer to the end of its budget, from the checkpoint if that stands in this stage."""
     if checkpoint.notes.get("stage") == name and checkpoint.running:
         trainer.restore(checkpoint.running)
@@ -97,7 +98,11 @@ def train(
         checkpoint.notes |= {"stage": name, "spent": budget.spent}
 
     def heard(numbers: dict[str, float]) -> None:
-        report(name, numbers.pop("progress"), {"step": trainer.step, "seconds": round(budget.spent, 2), **numbers})
+        report(
+            name,
+            numbers.pop("progress"),
+            {"step": trainer.step, "seconds": round(budget.spent, 2), **numbers},
+        )
         if checkpoint.due():
             remember()
             checkpoint.write()
@@ -109,6 +114,10 @@ def train(
         checkpoint.write()
         raise
     trainer.use_average()
+
+
+def _evidence_progress(report: Report, name: str, done: float) -> None:
+    report(f"{name}: evidence", done, {})
 
 
 def spent_in(checkpoint: Checkpoint, name: str) -> float:
@@ -123,8 +132,9 @@ def _trunk_evidence(
         model = build_model(problem, settings, seed)
         budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))
         train(name, Trainer(model, problem, settings, seed), budget, checkpoint, report)
-        found = _measure(model, problem, problem.inputs, problem.real_inputs, settings, numbers_per_row(problem, settings),
-                         lambda done: report(f"{name}: evidence", done, {}))  # fmt: skip
+        size = numbers_per_row(problem, settings)
+        heard = partial(_evidence_progress, report, name)
+        found = _measure(model, problem, problem.inputs, problem.real_inputs, settings, size, heard)
         checkpoint.keep(**{f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr})
     return Evidence(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"))
 

@@ -1,4 +1,4 @@
-"""Trains any masked model: batches, one dropped input per row, schedule, averaged weights, resumable state."""
+"""Trains any masked model: batches, dropped inputs, schedule, averaged weights, resumable state."""
 
 from __future__ import annotations
 
@@ -91,11 +91,12 @@ class Trainer:
     def learn(self, batch: Batch, within: float) -> dict[str, Tensor]:
         for group in self.optimizer.param_groups:
             warm = min(1.0, (self.step + 1) / WARM_UP)
-            group["lr"] = self.settings.learning_rate * warm * (0.02 + 0.49 * (1 + math.cos(math.pi * within)))
+            cosine = 0.02 + 0.49 * (1 + math.cos(math.pi * within))
+            group["lr"] = self.settings.learning_rate * warm * cosine
         dropped = self.model.draw(len(batch.x), self.settings.full_share, self.focus, self.generator)
         loss, numbers = self.model.loss(batch, dropped, self.generator)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimizer.step()
         self.step += 1
         if self.step % AVERAGE_EVERY == 0:

@@ -31,7 +31,8 @@ class Trunk(nn.Module):
         """(B, F), (B,) -> (B, width); `hide=False` names the input without removing it."""
         if hide:
             features = features.masked_fill(self.encoder.groups == dropped[:, None], 0.0)
-        return self.by_feature(features) + functional.embedding(dropped % len(self.by_absence), self.by_absence)
+        absence = functional.embedding(dropped % len(self.by_absence), self.by_absence)
+        return self.by_feature(features) + absence
 
     def without(self, first: Tensor, features: Tensor, j: int) -> Tensor:
         """`first_layer` with input j dropped in every row, from the one with nothing dropped."""
@@ -44,7 +45,8 @@ class Trunk(nn.Module):
         hidden = functional.relu(first)
         for layer in self.hidden:
             hidden = functional.relu(layer(hidden))
-        weight, bias = self.last.weight, self.last.bias
+        weight: Tensor = self.last.weight
+        bias: Tensor = self.last.bias
         if targets is not None:
             weight = weight.view(self.targets, -1, weight.shape[1])[targets].flatten(0, 1)
             bias = bias.view(self.targets, -1)[targets].flatten()

@@ -98,9 +98,7 @@ class GymWorld(gymnasium.Env[Any, np.ndarray]):
         start = given.pop("state", None)
         if given:
             raise DataError(f"reset: unknown option {next(iter(given))!r}; the only one is 'state'")
-        state = self.world.reset(
-            1, self.np_random
-        )  # drawn in any case: the numbers that follow stay the same
+        state = self.world.reset(1, self.np_random)  # drawn in any case: the numbers that follow stay the same
         if start is not None:
             state = _vector("reset: option 'state'", start, len(self.factors))[None]
         self._state, self._steps = state, 0

@@ -57,14 +57,10 @@ class LightWorld:
         after = np.empty_like(state)
         drive = 0.9 * state[:, SPEED] + 0.2 * action[:, 0]
         after[:, SPEED] = np.clip(drive + rng.normal(0, 0.02, n), -1, 1)
-        after[:, POSITION] = np.clip(
-            state[:, POSITION] + 0.2 * state[:, SPEED] + rng.normal(0, 0.01, n), -2, 2
-        )
+        after[:, POSITION] = np.clip(state[:, POSITION] + 0.2 * state[:, SPEED] + rng.normal(0, 0.01, n), -2, 2)
         due = state[:, COUNTDOWN] < 0.1  # the light changes when its countdown has run out
         after[:, LIGHT] = np.where(due, 1 - state[:, LIGHT], state[:, LIGHT])
-        after[:, COUNTDOWN] = np.where(
-            due, rng.uniform(0.5, 1, n), state[:, COUNTDOWN] - rng.uniform(0.05, 0.1, n)
-        )
+        after[:, COUNTDOWN] = np.where(due, rng.uniform(0.5, 1, n), state[:, COUNTDOWN] - rng.uniform(0.05, 0.1, n))
         after[:, RADIO] = action[:, 1] + rng.normal(0, 0.05, n)
         after[:, WIND] = 0.8 * state[:, WIND] + rng.normal(0, 0.2, n)
         return after

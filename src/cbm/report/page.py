@@ -117,9 +117,7 @@ def _matrix(graph: CausalGraph) -> dict[str, Any]:
     }
 
 
-def _reward(
-    graph: CausalGraph, name: str, truth: tuple[BoolArray, dict[str, BoolArray]] | None
-) -> dict[str, Any]:
+def _reward(graph: CausalGraph, name: str, truth: tuple[BoolArray, dict[str, BoolArray]] | None) -> dict[str, Any]:
     reward: RewardGraph = graph.rewards[name]
     reasons = explain(graph, name, "cbm").to_json()
     true_parents = truth[1].get(name) if truth is not None else None
