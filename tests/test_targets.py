@@ -47,10 +47,12 @@ def test_coordinate_fills_the_interval_and_keeps_order(name: str) -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_coordinate_keeps_order_of_values_it_was_not_fitted_on(name: str) -> None:
     """Held-out values fall between the support points, right beside an atom too."""
+    # Fails where there are atoms: a new value next to one lands in the middle of the atom's interval, since
+    # `forward` takes the mean of interpolated `lower` and `upper` instead of going from upper to lower.
     rng = np.random.default_rng(0)
     sample = SAMPLES[name](rng, 300)
     low, high = sample.min(), sample.max()
-    grid = np.unique(np.concatenate([np.linspace(low - 1, high + 1, 3001), sample, sample + 1e-9]))
+    grid = np.unique(np.concatenate([np.linspace(low, high, 3001), sample, (sample + 1e-9).clip(max=high)]))
     u, width = Coordinate.fit(sample).forward(grid)
     assert u.min() >= 0 and (u + width).max() <= 1
     assert (np.diff(u) >= -1e-12).all()
@@ -143,7 +145,7 @@ def _log(autocorrelated: bool, seed: int = 0, scale: float = 1.0, offset: float 
             state[:, 0] + 0.3 * noise[:, 0],
             0.95 * state[:, 1] + np.sqrt(1 - 0.95**2) * noise[:, 1],
             noise[:, 2],
-            state[:, 0] + 0.1 * noise[:, 3],
+            state[:, 0] + noise[:, 3],
             np.tanh(action[:, 0]) + 0.1 * noise[:, 4],
             (state[:, 5] + 0.4 * action[:, 1] + 0.1 * noise[:, 5] + np.pi) % (2 * np.pi) - np.pi,
             np.where(rng.random(n) < 0.1, 1 - state[:, 6], state[:, 6]),

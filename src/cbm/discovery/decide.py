@@ -48,11 +48,11 @@ def decide(cmi: np.ndarray, stderr: np.ndarray, null: np.ndarray, settings: Sett
 def calibrated_thresholds(cmi: np.ndarray, null: np.ndarray, settings: Settings) -> np.ndarray:
     """(K,) per target: beyond the scatter of its shadows and a small share of its strongest cause.
 
-    Never below `smallest_effect`, never above the paper's epsilon.
+    Never below `smallest_effect`, never above twice the paper's epsilon.
     """
     own = np.sqrt(np.nanmean(null**2, 1)) if null.shape[1] else np.zeros(len(cmi))
     usual = np.sqrt(np.nanmean(null**2)) if null.size else 0.0
     scatter = np.sqrt((own**2 + usual**2) / 2)  # few shadows per target: lean on the others' too
     strongest = np.clip(cmi, 0, None).max(1, initial=0.0)
     wanted = np.maximum(SHADOW_DEVIATIONS * scatter, SHARE_OF_STRONGEST * strongest)
-    return np.clip(wanted, settings.smallest_effect, settings.epsilon)
+    return np.clip(wanted, settings.smallest_effect, 2 * settings.epsilon)

@@ -31,7 +31,6 @@ from cbm.discovery.study import (
     spent_in,
     study,
     train,
-    untried,
 )  # fmt: skip
 from cbm.discovery.training import Trainer
 from cbm.errors import DataError
@@ -220,9 +219,8 @@ def _predictor(
     if checkpoint.has(f"{name}.done"):
         restore_parameters(local, name, checkpoint)
     else:
-        gentle = untried(settings)
         share = STEP_SHARES["prediction"] if clock.steps is not None else PREDICTION_SHARE
         budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))  # type: ignore[arg-type]
-        train(name, Trainer(local, problem, gentle, seed + 4), budget, checkpoint, report)
+        train(name, Trainer(local, problem, settings, seed + 4), budget, checkpoint, report)
         checkpoint.keep(**{f"{name}.done": np.ones(1), **named_parameters(local, name)})
     return Predictor(data.factors, dynamics, local)

@@ -23,6 +23,8 @@ from cbm.discovery.training import Budget, Trainer
 
 EPOCHS = 60  # a budget in minutes never goes through the data more often than this …
 FEWEST_UPDATES = 3000  # … or than it takes to make this many updates
+MOST_SLOTS = 1000  # candidates of all targets together that local networks look at
+LOCAL_RATE = 3.0  # small networks bear a higher learning rate than the trunk
 Report = Callable[[str, float, dict[str, float]], None]
 """Stage, fraction done, numbers to log."""
 
@@ -70,7 +72,7 @@ def study(
     cmi = above_shadows(evidence.cmi, real) if settings.rule == "calibrated" else evidence.cmi
     if not refines(settings):
         return Findings(decide(cmi[:, :real], evidence.stderr[:, :real], cmi[:, real:], settings), None)
-    most = int(np.clip(2400 // len(problem.targets), 10, 24))
+    most = int(np.clip(MOST_SLOTS // len(problem.targets), 10, 24))
     rng = np.random.default_rng([seed, 9])
     slots = choose_slots(cmi, evidence.stderr, real, problem.action_input, most, rng)
     local, again = _local_evidence(
@@ -78,8 +80,10 @@ def study(
     )
     is_shadow = np.pad(slots.inputs >= real, ((0, 0), (0, 1)))
     null = np.where(is_shadow, again.cmi, np.nan)
-    cmi = slots.scatter(again.cmi, cmi)[:, :real]
-    stderr = slots.scatter(again.stderr, evidence.stderr)[:, :real]
+    second = slots.scatter(again.cmi, cmi)
+    smaller = second < cmi  # both looks must see an effect: in truth the first is never the larger one
+    cmi = np.where(smaller, second, cmi)[:, :real]
+    stderr = np.where(smaller, slots.scatter(again.stderr, evidence.stderr), evidence.stderr)[:, :real]
     return Findings(decide(cmi, stderr, null, settings), local)
 
 
@@ -148,7 +152,8 @@ def _local_evidence(
         restore_parameters(local, name, checkpoint)
     else:
         budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))
-        train(name, Trainer(local, problem, settings, seed), budget, checkpoint, report)
+        quicker = replace(settings, learning_rate=LOCAL_RATE * settings.learning_rate)
+        train(name, Trainer(local, problem, quicker, seed), budget, checkpoint, report)
         slots_and_action = slots.inputs.shape[1] + 1
         row_size = len(problem.targets) * (settings.knots + 8 * slots_and_action)
         found = _measure(local, problem, slots_and_action, slots_and_action, settings, row_size, None)
@@ -182,8 +187,3 @@ def _measure(
 def _nothing(problem: Problem) -> Findings:
     empty = np.zeros((0, problem.real_inputs))
     return Findings(Verdicts(empty, empty, empty, empty > 0, empty.astype("<U9")), None)
-
-
-def untried(settings: Settings) -> Settings:
-    """Settings of a fine-tuning stage: gentler, since the networks are already trained."""
-    return replace(settings, learning_rate=settings.learning_rate / 3)

@@ -1,0 +1,92 @@
+"""Verdicts from CMI: the paper's threshold and the calibrated one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cbm.discovery.decide import (
+    SHADOW_DEVIATIONS,
+    SHARE_OF_STRONGEST,
+    STANDARD_ERRORS,
+    above_shadows,
+    calibrated_thresholds,
+    decide,
+)
+from cbm.discovery.settings import Settings
+
+SETTINGS = Settings()
+PAPER = replace(SETTINGS, rule="threshold")
+LOW, HIGH = SETTINGS.smallest_effect, SETTINGS.epsilon
+
+
+def test_the_papers_rule_is_a_bare_threshold() -> None:
+    cmi = np.array([[0.019999, 0.02, 0.020001], [-1.0, 0.0, 5.0]])
+    found = decide(cmi, np.full((2, 3), 10.0), np.full((2, 2), np.nan), PAPER)
+    assert found.edge.tolist() == [[False, True, True], [False, False, True]]
+    assert np.array_equal(found.verdict == "edge", found.edge) and not (found.verdict == "undecided").any()
+    assert (found.thresholds == 0.02).all()
+    assert np.array_equal(found.cmi, cmi)
+    wide = decide(cmi, np.zeros((2, 3)), np.zeros((2, 0)), replace(PAPER, epsilon=1.0))
+    assert wide.edge.sum() == 1 and (wide.thresholds == 1.0).all()
+
+
+def test_quiet_shadows_leave_the_smallest_effect() -> None:
+    cmi = np.full((2, 3), 0.01)
+    assert np.allclose(calibrated_thresholds(cmi, np.zeros((2, 4)), SETTINGS), LOW)
+    assert np.allclose(calibrated_thresholds(cmi, np.zeros((2, 0)), SETTINGS), LOW)  # no shadow at all
+    assert np.allclose(calibrated_thresholds(cmi, np.zeros((2, 4)), replace(SETTINGS, smallest_effect=1e-3)), 1e-3)
+
+
+def test_loud_shadows_never_raise_it_above_epsilon() -> None:
+    cmi = np.zeros((2, 3))
+    assert np.allclose(calibrated_thresholds(cmi, np.full((2, 4), 0.5), SETTINGS), HIGH)
+    assert np.allclose(calibrated_thresholds(cmi + 100.0, np.zeros((2, 4)), SETTINGS), HIGH)
+
+
+def test_threshold_follows_the_scatter_of_the_shadows() -> None:
+    """Half from the target's own, half from all: root mean squares; missing ones do not count."""
+    null = np.array([[1e-3, -1e-3, np.nan, 1e-3], [2e-3, np.nan, np.nan, -2e-3]])
+    usual = np.sqrt((3 * 1e-6 + 2 * 4e-6) / 5)
+    expected = SHADOW_DEVIATIONS * np.sqrt((np.array([1e-3, 2e-3]) ** 2 + usual**2) / 2)
+    assert (expected > LOW).all() and (expected < HIGH).all()
+    assert np.allclose(calibrated_thresholds(np.zeros((2, 3)), null, SETTINGS), expected)
+
+
+def test_threshold_follows_the_strongest_cause() -> None:
+    cmi = np.array([[0.0, 1.2, 0.3], [0.01, 0.02, 0.03], [-3.0, -1.0, -2.0]])
+    found = calibrated_thresholds(cmi, np.zeros((3, 2)), SETTINGS)
+    assert np.allclose(found, [SHARE_OF_STRONGEST * 1.2, LOW, LOW])
+
+
+def test_undecided_within_two_standard_errors_of_the_threshold() -> None:
+    assert STANDARD_ERRORS == 2
+    stderr = np.full((1, 5), 1e-3)
+    cmi = LOW + np.array([[-2.1e-3, -1.9e-3, 1e-6, 1.9e-3, 2.1e-3]])
+    found = decide(cmi, stderr, np.zeros((1, 3)), SETTINGS)
+    assert found.verdict[0].tolist() == ["none", "undecided", "undecided", "undecided", "edge"]
+    assert found.edge[0].tolist() == [False, False, True, True, True]
+    assert (found.thresholds == LOW).all() and found.thresholds.shape == cmi.shape
+
+
+def test_each_row_is_judged_by_its_own_threshold() -> None:
+    cmi = np.array([[0.011, 1.0], [0.011, 0.02]])
+    found = decide(cmi, np.zeros((2, 2)), np.zeros((2, 3)), SETTINGS)
+    assert found.verdict.tolist() == [["edge", "edge"], ["edge", "edge"]]
+    found = decide(cmi * [[1, 2], [1, 1]], np.zeros((2, 2)), np.zeros((2, 3)), SETTINGS)
+    assert found.verdict.tolist() == [["none", "edge"], ["edge", "edge"]]
+
+
+def test_cmi_is_taken_relative_to_a_typical_shadow() -> None:
+    cmi = np.array([[0.5, 0.1, 0.1, 0.3, 0.2], [1.0, 0.0, -0.1, 0.0, 9.0]])
+    assert np.allclose(above_shadows(cmi, 2), cmi - [[0.2], [0.0]])
+    assert np.array_equal(above_shadows(cmi, 5), cmi)
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_targets_and_no_shadows_are_fine() -> None:
+    for settings in (SETTINGS, PAPER):
+        found = decide(np.zeros((0, 4)), np.zeros((0, 4)), np.zeros((0, 0)), settings)
+        assert found.edge.shape == found.verdict.shape == (0, 4)

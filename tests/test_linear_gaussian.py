@@ -1,0 +1,75 @@
+"""Measured CMI against the exact one of random linear-Gaussian systems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from cbm.benchmarks.systems import linear_gaussian
+from cbm.discovery.discover import discover
+from cbm.discovery.targets import MEMORY, self_memory
+from cbm.graph import CausalGraph
+
+ROWS, STEPS = 40_000, 1500
+Found = tuple[CausalGraph, np.ndarray, np.ndarray, np.ndarray]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(min(2, before))
+    yield
+    torch.set_num_threads(before)
+
+
+def _found(d: int, seed: int, steps: int) -> Found:
+    """Graph, exact CMI, true graph, and which cells are measured by a model (memory comes from a regression)."""
+    data, exact = linear_gaussian(d, ROWS, seed)
+    assert data.truth is not None
+    measured = np.ones((d, d + 1), bool)
+    measured[np.arange(d), np.arange(d)] = self_memory(data) <= MEMORY
+    return discover(data, steps=steps), exact, data.truth, measured
+
+
+@pytest.fixture(scope="module", params=[0, 1, 2])
+def small(request: pytest.FixtureRequest) -> Found:
+    return _found(5, request.param, STEPS)
+
+
+def _check_graph(graph: CausalGraph, exact: np.ndarray, truth: np.ndarray, measured: np.ndarray) -> None:
+    """Every edge and no other; those below 0.01 nats, too weak to be sure of, may be called undecided."""
+    weak = truth & (exact < 0.01)
+    assert np.array_equal(graph.adjacency[~weak], truth[~weak])
+    assert not ((graph.verdict == "edge") & ~truth).any()
+    assert np.abs(graph.cmi[~truth & measured]).max() < 0.01
+    assert graph.adjacency[~measured].all()
+
+
+def _check_values(graph: CausalGraph, exact: np.ndarray, truth: np.ndarray, measured: np.ndarray) -> None:
+    cells = truth & measured
+    tolerance = np.maximum(0.1 * exact, 3 * graph.stderr)
+    off = np.abs(graph.cmi - exact) / tolerance
+    worst = [(int(i), int(j), round(exact[i, j], 4), round(graph.cmi[i, j], 4))
+             for i, j in zip(*np.nonzero(cells & (off > 1)), strict=True)]  # fmt: skip
+    assert not worst, f"(effect, cause, exact, measured): {worst}"
+
+
+def test_graph_is_right_and_absent_effects_measure_nothing(small: Found) -> None:
+    _check_graph(*small)
+
+
+# Fails: cells looked at again are measured given the other candidates, not given everything else, and come
+# out up to 2.5 times too large where a variable outside them is correlated with the cause.
+def test_cmi_is_within_ten_per_cent_of_the_exact_value(small: Found) -> None:
+    _check_values(*small)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_eight_variables(seed: int) -> None:
+    found = _found(8, seed, 4 * STEPS)
+    _check_graph(*found)
+    _check_values(*found)
