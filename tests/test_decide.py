@@ -19,7 +19,7 @@ from cbm.discovery.settings import Settings
 
 SETTINGS = Settings()
 PAPER = replace(SETTINGS, rule="threshold")
-LOW, HIGH = SETTINGS.smallest_effect, SETTINGS.epsilon
+LOW, HIGH = SETTINGS.smallest_effect, 2 * SETTINGS.epsilon
 
 
 def test_the_papers_rule_is_a_bare_threshold() -> None:
@@ -40,7 +40,7 @@ def test_quiet_shadows_leave_the_smallest_effect() -> None:
     assert np.allclose(calibrated_thresholds(cmi, np.zeros((2, 4)), replace(SETTINGS, smallest_effect=1e-3)), 1e-3)
 
 
-def test_loud_shadows_never_raise_it_above_epsilon() -> None:
+def test_loud_shadows_never_raise_it_above_twice_epsilon() -> None:
     cmi = np.zeros((2, 3))
     assert np.allclose(calibrated_thresholds(cmi, np.full((2, 4), 0.5), SETTINGS), HIGH)
     assert np.allclose(calibrated_thresholds(cmi + 100.0, np.zeros((2, 4)), SETTINGS), HIGH)

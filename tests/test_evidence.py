@@ -23,9 +23,7 @@ class Known(MaskedModel):
         self.values = torch.from_numpy(values)
         self.asked: list[tuple[int, int, int]] = []
 
-    def loss(
-        self, batch: Batch, dropped: Tensor, generator: torch.Generator
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, batch: Batch, dropped: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         raise NotImplementedError
 
     def evidence(self, batch: Batch) -> Pointwise:
@@ -80,15 +78,15 @@ def test_short_episodes_are_the_units(lengths: list[int]) -> None:
 
 def test_long_episodes_are_cut_into_clusters() -> None:
     rng = np.random.default_rng(1)
-    lengths = [450, 1000, 200, 201, 150]  # together one chunk per episode at most, see the next test
+    lengths = [450, 1000, 200, 201, 149]  # each fits into one chunk, and all into the first stage
     cluster = np.repeat(np.arange(len(lengths)), lengths)
     values = _values(rng, cluster)
-    for chunk_numbers in (1, 10**9):
-        row_size = max(1, evidence.CHUNK_NUMBERS // 1024) if chunk_numbers == 1 else 1
-        found = measure(Known(values), _rows(cluster), INPUTS, REAL, 2001, row_size=row_size)
-        mean, stderr = _clustered(values, _pieces(cluster))
-        assert np.allclose(found.cmi, mean, rtol=1e-10)
-        assert np.allclose(found.stderr, stderr, rtol=0.05)  # a chunk may cut one cluster in two
+    mean, stderr = _clustered(values, _pieces(cluster))
+    found = measure(Known(values), _rows(cluster), INPUTS, REAL, 2000, row_size=1)
+    assert np.allclose(found.cmi, mean, rtol=1e-10) and np.allclose(found.stderr, stderr, rtol=1e-8)
+    chopped = measure(Known(values), _rows(cluster), INPUTS, REAL, 2000, evidence.CHUNK_NUMBERS // 430)
+    assert np.allclose(chopped.cmi, mean, rtol=1e-10)
+    assert np.allclose(chopped.stderr, stderr, rtol=0.3)  # a chunk's end cuts a cluster in two
 
 
 def test_standard_error_sees_what_rows_of_an_episode_share() -> None:
@@ -102,7 +100,7 @@ def test_standard_error_sees_what_rows_of_an_episode_share() -> None:
         means.append(found.cmi)
         errors.append(found.stderr)
     assert np.mean(errors) == pytest.approx(np.std(means), rel=0.1)
-    assert np.mean(errors) > 4 * np.sqrt(2 / len(cluster))
+    assert np.mean(errors) > 3 * np.sqrt(2 / len(cluster))
 
 
 def test_second_stage_looks_only_at_unsettled_cells() -> None:

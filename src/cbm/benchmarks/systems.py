@@ -11,7 +11,7 @@ from cbm.transitions import Transitions
 def sparse_nonlinear(d: int, steps: int, seed: int = 0, actions: int = 4, horizon: int = 50) -> Transitions:
     """d variables with one to three random parents each; every fifth one also listens to the action.
 
-    s_i' = tanh, sine, product or threshold of its parents, plus noise.
+    s_i' = tanh, sine, product or steep step of its parents, plus noise.
     """
     rng = np.random.default_rng([seed, 31])
     truth = np.zeros((d, d + 1), dtype=bool)
@@ -48,7 +48,7 @@ def _shape(kind: int, terms: np.ndarray) -> np.ndarray:
         return np.asarray(np.sin(2 * terms).sum(1))
     if kind == 2:
         return np.asarray(np.tanh(terms).prod(1) + 0.3 * np.tanh(terms).sum(1))
-    return np.asarray(np.where(terms > 0, 0.8, -0.4).sum(1))
+    return np.asarray(0.6 * np.tanh(3 * terms).sum(1))
 
 
 def linear_gaussian(d: int, steps: int, seed: int = 0, horizon: int = 50) -> tuple[Transitions, np.ndarray]:

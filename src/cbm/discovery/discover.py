@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from cbm.discovery.checkpoint import Checkpoint
+from cbm.discovery.models import check_settings
 from cbm.discovery.predict import Predictor
 from cbm.discovery.problem import Dynamics, dynamics_problem, reward_problem
 from cbm.discovery.runfiles import RunFiles
@@ -41,7 +42,7 @@ from cbm.transitions import Transitions
 Progress = Callable[[str, float], None]
 """Stage ("dynamics", "evidence", "rewards", "prediction") and the fraction of it that is done."""
 
-DYNAMICS_SHARE = (0.45, 0.6)  # of the time then left: trunk, second look
+DYNAMICS_SHARE = (0.42, 0.7)  # of the time then left: trunk, second look
 REWARD_SHARE = (0.5, 0.6)
 PREDICTION_SHARE = 0.6
 STEP_SHARES = {"dynamics": (1.0, 0.6), "rewards": (0.3, 0.2), "prediction": 0.15}
@@ -103,8 +104,7 @@ def fit(
     started = time.perf_counter()
     settings = settings or Settings()
     files = files or RunFiles(None, data, settings, seed, minutes, steps, knowledge)
-    if len(data) < SHORTEST:
-        raise DataError(f"{len(data)} transitions are too few to learn from; at least {SHORTEST} are needed")
+    _check(data, minutes, steps, settings)
     (knowledge or Knowledge()).masks(data.factors.names, list(data.rewards))  # unknown names are found before work
     files.begin()
     checkpoint = Checkpoint(files.checkpoint)
@@ -123,13 +123,20 @@ def fit(
     return Discovery(graph, predictor)
 
 
+def _check(data: Transitions, minutes: float | None, steps: int | None, settings: Settings) -> None:
+    """What can be refused is refused before anything is written."""
+    if len(data) < SHORTEST:
+        raise DataError(f"{len(data)} transitions are too few to learn from; at least {SHORTEST} are needed")
+    if steps is not None and steps < 1:
+        raise DataError(f"steps must be at least 1, got {steps}")
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise DataError(f"minutes must be positive, got {minutes}")
+    check_settings(settings)
+
+
 def _clock(minutes: float | None, steps: int | None, started: float, earlier: float) -> Clock:
     if steps is not None:
-        if steps < 1:
-            raise DataError(f"steps must be at least 1, got {steps}")
         return Clock(None, steps)
-    if minutes is not None and minutes <= 0:
-        raise DataError(f"minutes must be positive, got {minutes}")
     return Clock(started - earlier + 60 * (minutes or 5.0), None)
 
 

@@ -24,7 +24,7 @@ from cbm.discovery.problem import Problem
 from cbm.discovery.settings import Settings
 from cbm.discovery.trunk import NOTHING
 
-WIDTH = 64
+WIDTH = 48
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def choose_slots(
     """Per target its possible causes, strongest first, and a few shadows to calibrate against."""
     targets, inputs = cmi.shape
     shadows = np.arange(real_inputs, inputs)
-    calibrating = min(3, len(shadows))
+    calibrating = min(2, len(shadows))
     possible = cmi[:, :real_inputs] + 2 * stderr[:, :real_inputs] > CANDIDATE
     if action_input is not None:
         possible[:, action_input] = False  # the action has its own path and is always looked at again

@@ -14,13 +14,18 @@ from cbm.discovery.settings import Settings
 from cbm.errors import DataError
 
 
+def check_settings(settings: Settings) -> None:
+    """Refuse combinations for which there is no model."""
+    if settings.architecture == "pairwise" and settings.model != "implicit":
+        raise DataError(f"preset paper exists for model implicit only, not for {settings.model}")
+
+
 def build_model(problem: Problem, settings: Settings, seed: int) -> MaskedModel:
     """A freshly initialised model; the same seed gives the same weights."""
+    check_settings(settings)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if settings.architecture == "pairwise":
-            if settings.model != "implicit":
-                raise DataError(f"preset paper exists for model implicit only, not for {settings.model}")
             return Pairwise(problem, settings)
         if settings.model == "explicit":
             return Explicit(problem.encoder, problem.levels, settings)

@@ -7,6 +7,7 @@ grid's points the prediction lies, so there is no need for thousands of random c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -14,11 +15,11 @@ from torch import Tensor
 
 from cbm.discovery.local import Local
 from cbm.discovery.problem import Dynamics
-from cbm.discovery.targets import TABLE, action_columns
+from cbm.discovery.targets import TABLE, action_columns, wrap
 from cbm.discovery.trunk import NOTHING
 from cbm.factors import Factors
 
-WINDOW = 2  # knots on either side of the winner that refine it
+WINDOW = 6  # knots on either side of the winner that refine it
 ROWS = 2048  # predicted at once
 
 
@@ -58,7 +59,8 @@ class Predictor:
         result = obs.copy()
         for k, target in enumerate(problem.targets):
             base = obs[:, target.index] if target.changes else 0.0
-            result[:, target.index] = base + raw[k]
+            value = base + raw[k]
+            result[:, target.index] = wrap(value) if target.kind == "angle" else value
         return result
 
     def columns(self, obs: np.ndarray, action: np.ndarray) -> Tensor:
@@ -88,21 +90,10 @@ class Predictor:
                 raw[k] = target.coordinate.values[_likeliest_level(scores[k], target.coordinate.upper)]
         return raw
 
-    @property
+    @cached_property
     def inverse(self) -> np.ndarray:
-        """(K, TABLE) the value at each u, computed once."""
-        return _inverse_tables(self.dynamics)
-
-
-_TABLES: dict[int, np.ndarray] = {}
-
-
-def _inverse_tables(dynamics: Dynamics) -> np.ndarray:
-    key = id(dynamics)
-    if key not in _TABLES:
-        _TABLES.clear()
-        _TABLES[key] = np.stack([target.coordinate.inverse_table() for target in dynamics.problem.targets])
-    return _TABLES[key]
+        """(K, TABLE) the value at each u."""
+        return np.stack([target.coordinate.inverse_table() for target in self.dynamics.problem.targets])
 
 
 def refine(scores: Tensor) -> Tensor:

@@ -107,16 +107,9 @@ class RunFiles:
         if self.run is None:
             return None
         path = self.run / "metrics.jsonl"
-        kept = []
-        stage = checkpoint.notes.get("stage")
-        step = int(checkpoint.running["step"][0]) if "step" in checkpoint.running else 0
-        for line in path.read_text().splitlines() if path.exists() and stage else []:
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue  # a line cut off by the kill
-            if row.get("phase") != stage or row.get("step", 0) <= step or not checkpoint.running:
-                kept.append(line)
+        kept = (
+            [line for line in path.read_text().splitlines() if _still_true(line, checkpoint)] if path.exists() else []
+        )
         atomic_write_text(path, "".join(line + "\n" for line in kept))
         return path
 
@@ -139,6 +132,19 @@ class RunFiles:
     def _write(self, name: str, content: Any) -> None:
         assert self.run is not None
         atomic_write_text(self.run / name, json.dumps(content, indent=1) + "\n")
+
+
+def _still_true(line: str, checkpoint: Checkpoint) -> bool:
+    """Whether a logged line belongs to a finished stage, or to the running one up to its checkpoint."""
+    try:
+        row = json.loads(line)
+        phase, step = row["phase"], row["step"]
+    except (ValueError, KeyError, TypeError):  # cut off by a kill
+        return False
+    if checkpoint.has(f"{phase}.cmi") or checkpoint.has(f"{phase}.done"):
+        return True
+    running = phase == checkpoint.notes.get("stage") and "step" in checkpoint.running
+    return running and bool(step <= int(checkpoint.running["step"][0]))
 
 
 def fingerprint(data: Transitions) -> str:

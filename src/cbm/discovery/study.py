@@ -24,6 +24,7 @@ from cbm.discovery.training import Budget, Trainer
 EPOCHS = 60  # a budget in minutes never goes through the data more often than this …
 FEWEST_UPDATES = 3000  # … or than it takes to make this many updates
 MOST_SLOTS = 1000  # candidates of all targets together that local networks look at
+ALONE_SHARE = 0.8  # of the time left, for models that get no second look
 LOCAL_RATE = 3.0  # small networks bear a higher learning rate than the trunk
 Report = Callable[[str, float, dict[str, float]], None]
 """Stage, fraction done, numbers to log."""
@@ -82,9 +83,18 @@ def study(
     null = np.where(is_shadow, again.cmi, np.nan)
     second = slots.scatter(again.cmi, cmi)
     smaller = second < cmi  # both looks must see an effect: in truth the first is never the larger one
-    cmi = np.where(smaller, second, cmi)[:, :real]
-    stderr = np.where(smaller, slots.scatter(again.stderr, evidence.stderr), evidence.stderr)[:, :real]
-    return Findings(decide(cmi, stderr, null, settings), local)
+    stderr = np.where(smaller, slots.scatter(again.stderr, evidence.stderr), evidence.stderr)
+    verdicts = decide(np.where(smaller, second, cmi)[:, :real], stderr[:, :real], null, settings)
+    return Findings(_with_first_look(verdicts, cmi[:, :real], evidence.stderr[:, :real]), local)
+
+
+def _with_first_look(verdicts: Verdicts, cmi: np.ndarray, stderr: np.ndarray) -> Verdicts:
+    """For edges show the CMI given everything else, as the method defines it; it lies above the threshold too."""
+    return replace(
+        verdicts,
+        cmi=np.where(verdicts.edge, cmi, verdicts.cmi),
+        stderr=np.where(verdicts.edge, stderr, verdicts.stderr),
+    )
 
 
 def refines(settings: Settings) -> bool:
@@ -114,8 +124,9 @@ def train(name: str, trainer: Trainer, budget: Budget, checkpoint: Checkpoint, r
     try:
         trainer.run(budget, heard)
     except KeyboardInterrupt:
-        remember()
-        checkpoint.write()
+        if trainer.between_updates:
+            remember()
+            checkpoint.write()
         raise
     trainer.use_average()
 
@@ -134,7 +145,8 @@ def _trunk_evidence(
 ) -> Evidence:  # fmt: skip
     if not checkpoint.has(f"{name}.cmi"):
         model = build_model(problem, settings, seed)
-        budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))
+        alone = share if refines(settings) or clock.steps is not None else ALONE_SHARE
+        budget = clock.budget(alone, len(problem.train), settings.batch, spent_in(checkpoint, name))
         train(name, Trainer(model, problem, settings, seed), budget, checkpoint, report)
         size = numbers_per_row(problem, settings)
         heard = partial(_evidence_progress, report, name)

@@ -52,12 +52,17 @@ class Coordinate:
 
     def forward(self, sample: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """u and the width of the atom it belongs to (0 for a continuous value)."""
-        start = np.interp(sample, self.values, self.lower)
-        stop = np.interp(sample, self.values, self.upper)
-        at = np.clip(np.searchsorted(self.values, sample), 0, len(self.values) - 1)
-        on_point = self.values[at] == sample
-        middle = (start + stop) / 2
-        return np.where(on_point, start, middle), np.where(on_point, stop - start, 0.0)
+        last = len(self.values) - 1
+        right = np.clip(np.searchsorted(self.values, sample), 0, last)
+        on_point = self.values[right] == sample
+        left = np.maximum(right - 1, 0)
+        gap = self.values[right] - self.values[left]
+        share = np.clip((sample - self.values[left]) / np.where(gap > 0, gap, 1.0), 0, 1)
+        between = self.upper[left] + share * (self.lower[right] - self.upper[left])
+        between = np.where(sample < self.values[0], self.lower[0], between)
+        between = np.where(sample > self.values[-1], self.upper[-1], between)
+        u = np.where(on_point, self.lower[right], between)
+        return u, np.where(on_point, self.upper[right] - self.lower[right], 0.0)
 
     def inverse_table(self) -> np.ndarray:
         """The scalar at u = 0, 1/(TABLE-1), …, 1."""
@@ -75,7 +80,12 @@ def _table_rows(atom: np.ndarray, n: int) -> np.ndarray:
 def change(obs: np.ndarray, next_obs: np.ndarray, kind: Kind) -> np.ndarray:
     """Difference over one step; angles take the short way round."""
     delta = next_obs - obs
-    return (delta + np.pi) % (2 * np.pi) - np.pi if kind == "angle" else delta
+    return wrap(delta) if kind == "angle" else delta
+
+
+def wrap(angle: np.ndarray) -> np.ndarray:
+    """The same angle in [-pi, pi)."""
+    return (angle + np.pi) % (2 * np.pi) - np.pi
 
 
 def self_memory(data: Transitions, rows: int = 20_000) -> np.ndarray:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,6 +51,22 @@ class Budget:
         return by_time if self.most is None else max(by_time, step / self.most)
 
 
+@contextmanager
+def interrupt_deferred() -> Iterator[None]:
+    """Ctrl-C inside takes effect on leaving, so that no update is cut in half."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked: list[bool] = []
+    before = signal.signal(signal.SIGINT, lambda *_: asked.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
+
+
 class Trainer:
     """One model on one problem; everything that changes during training is in `state()`."""
 
@@ -57,6 +76,8 @@ class Trainer:
         self.generator = torch.Generator().manual_seed(seed)
         self.step = 0
         self.phase = -1
+        self.between_updates = True
+        """False inside an update, when the state is half old and half new."""
         self.phases = model.phases()
         self.average = {name: value.detach().clone() for name, value in model.named_parameters()}
         self.optimizer = self._optimizer(0)
@@ -73,7 +94,10 @@ class Trainer:
     def run(self, budget: Budget, report: Callable[[dict[str, float]], None], every: int = 50) -> None:
         """Update until the budget is used up; `report` hears of it every few updates."""
         while (progress := budget.progress(self.step)) < 1:
-            numbers = self.update(progress)
+            self.between_updates = False
+            with interrupt_deferred():
+                numbers = self.update(progress)
+                self.between_updates = True
             budget.tick()
             if self.step % every == 0:
                 report({**{k: float(v) for k, v in numbers.items()}, "progress": budget.progress(self.step)})
