@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cbm.errors import DataError
-from cbm.graph import CausalGraph
+from cbm.graph import CausalGraph, RewardGraph
 from cbm.transitions import Transitions
 
 Run = Callable[..., tuple[int, str, str]]
@@ -209,8 +209,9 @@ def test_demo(
     assert "pick needs 7 of 36: hand_x/y/z, gripper, block0_x/y/z" in told
     assert "stack needs 10 of 36: hand_x/y/z, gripper, block1_x/y/z, fixed_x/y/z" in told
     assert "cross: drops light, countdown (needed)" in told
+    assert "would have hidden the light" in told and "more time" not in told
     assert str(out_dir / "report.html") in out and "Everything took" in out
-    assert [call["minutes"] for call in engine] == [0.7, 0.3]
+    assert [call["minutes"] for call in engine] == [0.7, pytest.approx(0.105)]
     assert {path.name for path in out_dir.iterdir()} == {
         "contact", "contact.npz", "light", "light.npz", "report.html"
     }  # fmt: skip
@@ -224,6 +225,30 @@ def test_demo(
     assert len(result["runs"]["contact"]["rewards"]["pick"]["abstraction"]) == 7
     (tmp_path / "file").touch()
     refused(run("demo", "--out", tmp_path / "file"), "file")
+
+
+def test_demo_says_when_it_had_too_little_time(
+    run: Run, tmp_path: Path, engine: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cbm.commands.demo.CONTACT_STEPS", 500)
+    monkeypatch.setattr("cbm.commands.demo.LIGHT_STEPS", 300)
+    monkeypatch.setattr("cbm.discovery.discover.discover", _finds_nothing)
+    code, out, _ = run("demo", "--out", tmp_path / "demo")
+    told = " ".join(out.split())
+    assert code == 0 and "pick needs 0 of 36: nothing found" in told
+    assert "needed more time" in told and "--minutes 6 --out" in told and "hidden the light" not in told
+
+
+def _finds_nothing(data: Transitions, *, run: Path, **options: Any) -> CausalGraph:
+    d = len(data.factors)
+    none = np.zeros((d, d + 1))
+    verdict = np.full(none.shape, "none")
+    reward = RewardGraph((), none[0, :d], none[0, :d], verdict[0, :d], none[0, :d])
+    graph = CausalGraph(
+        data.factors.names, none > 0, none, none, verdict, 0.02, rewards=dict.fromkeys(data.rewards, reward)
+    )
+    graph.save(run)
+    return graph
 
 
 # with the real engine ---------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from cbm.graph import CausalGraph
 from cbm.scores import Score
 from cbm.transitions import Transitions
 
+EXACT = "This is exactly the set that the true graph gives."
+
 
 def result_json(graph: CausalGraph, data: Transitions, run: Path, already: bool) -> dict[str, Any]:
     score = score_of(graph, data)
@@ -75,7 +77,7 @@ def against_truth(graph: CausalGraph, data: Transitions, reward: str) -> str | N
     true = cbm_abstraction(data.truth, data.truth_rewards[reward])
     found = graph.mask(reward)
     if (true == found).all():
-        return "This is exactly the set that the true graph gives."
+        return EXACT
     parts = []
     for title, mask in (("missing", true & ~found), ("too many", found & ~true)):
         if mask.any():
