@@ -45,7 +45,7 @@ class Options:
     """World, data and weights."""
     minutes: float = 1.5
     """Training of each of the two models."""
-    transitions: int = 5_000
+    transitions: int = 1_000
     """Predicted in each measurement."""
     repeats: int = 3
     """Measurements of each time; the median is shown."""

@@ -8,6 +8,7 @@ call goes on where a killed one stopped.
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,6 +109,8 @@ def fit(
     (knowledge or Knowledge()).masks(data.factors.names, list(data.rewards))  # unknown names are found before work
     files.begin()
     checkpoint = Checkpoint(files.checkpoint)
+    if checkpoint.problem_with_file:
+        print(f"cbm: {checkpoint.problem_with_file}", file=sys.stderr)
     earlier = float(checkpoint.notes.get("elapsed", 0.0))
     clock = _clock(minutes, steps, started, earlier)
     report = files.reporter(checkpoint, progress, started - earlier)
