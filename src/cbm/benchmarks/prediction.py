@@ -56,7 +56,6 @@ class Options:
 
 
 def main(options: Options) -> dict[str, Any]:
-    torch.set_num_threads(torch.get_num_threads())
     world = ContactWorld(distractors=2 if options.quick else 15, world_seed=options.seed)  # 46 variables
     data = replace(collect(world, 5_000 if options.quick else 100_000, seed=options.seed), rewards={}, truth_rewards={})
     predictors = {name: _fitted(name, data, options) for name in ("explicit", "implicit")}
