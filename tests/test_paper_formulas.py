@@ -264,7 +264,7 @@ def test_demi_evidence_is_eq_3_with_learned_phi(problem: Problem) -> None:
         pointwise = model.evidence(batch)
         for j in range(problem.inputs):
             dropped = torch.full((ROWS,), j)
-            psi = model.psi.scores(model.psi.trunk.first_layer(features, dropped))
+            psi = model.psi.outputs(model.psi.trunk.first_layer(features, dropped))
             phi = model.conditional(model.phi.first_layer(features, dropped, hide=False))
             w = torch.softmax(psi + half.log(), -1)
             cells = 16

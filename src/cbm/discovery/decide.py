@@ -32,27 +32,33 @@ def above_shadows(cmi: np.ndarray, real_inputs: int) -> np.ndarray:
     return cmi - np.median(shadows, 1, keepdims=True) if shadows.shape[1] else cmi
 
 
-def decide(cmi: np.ndarray, stderr: np.ndarray, null: np.ndarray, settings: Settings) -> Verdicts:
-    """Verdicts from (K, inputs) CMI and standard errors, and (K, n) CMI of shadows (nan where there is none)."""
+def decide(
+    cmi: np.ndarray, stderr: np.ndarray, null: np.ndarray, settings: Settings, strongest: np.ndarray | None = None
+) -> Verdicts:
+    """Verdicts from (K, inputs) CMI and standard errors, and (K, n) CMI of shadows (nan where there is none).
+
+    `strongest` (K,) is the CMI of each target's strongest cause, where that is not the largest in `cmi`.
+    """
     if settings.rule == "threshold":
         edge = cmi >= settings.epsilon  # the paper's rule
         verdict = np.where(edge, "edge", "none")
         return Verdicts(cmi, stderr, np.full_like(cmi, settings.epsilon), edge, verdict)
-    thresholds = np.repeat(calibrated_thresholds(cmi, null, settings)[:, None], cmi.shape[1], 1)
+    if strongest is None:
+        strongest = cmi.max(1, initial=0.0)
+    thresholds = np.repeat(calibrated_thresholds(strongest, null, settings)[:, None], cmi.shape[1], 1)
     edge = cmi > thresholds
     sure = np.abs(cmi - thresholds) > STANDARD_ERRORS * stderr
     verdict = np.where(sure, np.where(edge, "edge", "none"), "undecided")
     return Verdicts(cmi, stderr, thresholds, edge, verdict)
 
 
-def calibrated_thresholds(cmi: np.ndarray, null: np.ndarray, settings: Settings) -> np.ndarray:
+def calibrated_thresholds(strongest: np.ndarray, null: np.ndarray, settings: Settings) -> np.ndarray:
     """(K,) per target: beyond the scatter of its shadows and a small share of its strongest cause.
 
     Never below `smallest_effect`, never above twice the paper's epsilon.
     """
-    own = np.sqrt(np.nanmean(null**2, 1)) if null.shape[1] else np.zeros(len(cmi))
+    own = np.sqrt(np.nanmean(null**2, 1)) if null.shape[1] else np.zeros(len(strongest))
     usual = np.sqrt(np.nanmean(null**2)) if null.size else 0.0
     scatter = np.sqrt((own**2 + usual**2) / 2)  # few shadows per target: lean on the others' too
-    strongest = np.clip(cmi, 0, None).max(1, initial=0.0)
     wanted = np.maximum(SHADOW_DEVIATIONS * scatter, SHARE_OF_STRONGEST * strongest)
     return np.clip(wanted, settings.smallest_effect, 2 * settings.epsilon)

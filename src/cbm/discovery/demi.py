@@ -6,6 +6,8 @@ learnt yet from the inputs both have, and the CMI it reports is too high.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -22,7 +24,7 @@ class Demi(MaskedModel):
     def __init__(self, encoder: Encoder, targets: int, settings: Settings):
         super().__init__()
         self.settings = settings
-        self.psi = Implicit(encoder, targets, settings)
+        self.psi = Implicit(encoder, targets, replace(settings, teaching=False))  # by InfoNCE, as published
         self.phi = Trunk(encoder, settings.width, settings.depth, targets, settings.code)
         self.phi_curve = nn.Parameter(0.3 * torch.randn(targets, settings.code, settings.knots))
         self.learning_phi = False
@@ -39,7 +41,7 @@ class Demi(MaskedModel):
             return self.psi.loss(batch, dropped, generator)
         features = self.psi.trunk.encoder(batch.x)
         with torch.no_grad():
-            psi = self.psi.scores(self.psi.trunk.first_layer(features, dropped))
+            psi = self.psi.outputs(self.psi.trunk.first_layer(features, dropped))
         phi = self.conditional(self.phi.first_layer(features, dropped, hide=False))
         nll = -log_density(psi + phi, batch.u)  # L_NCE(phi + psi*)
         return nll.mean(1).sum() + penalties(phi, self.settings), split_by_mask(nll, dropped)
@@ -55,7 +57,7 @@ class Demi(MaskedModel):
         first = self.psi.trunk.first_layer(features, nothing)
 
         def pointwise(j: int, targets: Tensor | None) -> Tensor:
-            psi = self.psi.scores(self.psi.trunk.without(first, features, j), targets)
+            psi = self.psi.outputs(self.psi.trunk.without(first, features, j), targets)
             phi = self.conditional(self.phi.first_layer(features, torch.full_like(nothing, j), hide=False), targets)
             u = batch.u if targets is None else batch.u[:, targets]
             # Eq. 3 with weights w = softmax(psi): phi+ - log sum_n w_n e^phi_n

@@ -1,13 +1,14 @@
 """Measures CMI on held-out transitions: for every (target, input) its mean and standard error.
 
 All leave-one-out models are first evaluated on some rows; most cells of a sparse graph are then settled
-as "no effect", and only the others are evaluated on the remaining rows. Sums over rows are kept, never a
+as "no effect", and only the others are evaluated on the remaining rows, as long as there is time. Sums over rows are kept, never a
 (target, input, row) array. Rows of one episode are not independent, so the standard error is taken over
 episodes.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -66,8 +67,14 @@ def measure(
     row_size: int,
     progress: Callable[[float], None] | None = None,
     seed: int = 0,
+    again: int | None = None,
+    until: float | None = None,
 ) -> Evidence:
-    """CMI on at most `most` rows; `row_size` is how many numbers the model makes for one row."""
+    """CMI on at most `most` rows; `row_size` is how many numbers the model makes for one row.
+
+    After the first rows only the `again` largest cells of each target are looked at (None: all that may be
+    effects), and no longer than `until` on the clock of `time.perf_counter`.
+    """
     targets = rows.u.shape[1]
     sums = _Sums(inputs, targets)
     index = pick_rows(rows.cluster, most, seed)
@@ -78,13 +85,15 @@ def measure(
     done = 0.0
     for part, doubtful in ((index[:first], everything), (index[first:], None)):
         if doubtful is None:
-            doubtful = _unsettled(sums.evidence(), real_inputs)
+            doubtful = _unsettled(sums.evidence(), real_inputs, again)
             chunk = 1024
         for piece in _chunks(part, rows.cluster, chunk):
             _add(sums, model, Batch.of(rows, torch.from_numpy(piece), generator), rows.cluster[piece], doubtful)
             done += len(piece)
             if progress:
                 progress(done / len(index))
+            if until is not None and time.perf_counter() > until and done >= first:
+                return sums.evidence()
     return sums.evidence()
 
 
@@ -95,11 +104,13 @@ def pick_rows(cluster: np.ndarray, most: int, seed: int) -> np.ndarray:
     return np.argsort(rank[episode], kind="stable")[:most]
 
 
-def _unsettled(evidence: Evidence, real_inputs: int) -> list[np.ndarray]:
+def _unsettled(evidence: Evidence, real_inputs: int, again: int | None) -> list[np.ndarray]:
     """For every input the targets on which it may have an effect, beyond that of a typical shadow."""
     shadows = evidence.cmi[:, real_inputs:]
     usual = np.median(shadows, 1, keepdims=True) if shadows.shape[1] else 0.0
     possible = evidence.cmi - usual + 3 * evidence.stderr > SETTLED
+    if again is not None and again < evidence.cmi.shape[1]:
+        possible &= evidence.cmi >= np.sort(evidence.cmi, 1)[:, [-again]]
     return [np.flatnonzero(column) for column in possible.T]
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from cbm.discovery.inputs import Encoder
-from cbm.discovery.model import Batch, TrunkModel, split_by_mask
+from cbm.discovery.model import Batch, TrunkModel
 from cbm.discovery.settings import Settings
 
 
@@ -23,22 +23,21 @@ class Implicit(TrunkModel):
     """Full model g and all leave-one-out models psi in one network."""
 
     def __init__(self, encoder: Encoder, targets: int, settings: Settings):
-        super().__init__(encoder, settings.width, settings.depth, targets, settings.code)
-        self.settings = settings
+        super().__init__(encoder, settings, targets, settings.code)
         self.curve = nn.Parameter(0.3 * torch.randn(targets, settings.code, settings.knots))
 
-    def scores(self, first: Tensor, targets: Tensor | None = None) -> Tensor:
+    def outputs(self, first: Tensor, targets: Tensor | None = None) -> Tensor:
         """(B, width) -> (K, B, knots): the score of every candidate."""
         return critic_scores(self.trunk.rest(first, targets), self.curve if targets is None else self.curve[targets])
 
-    def log_prob(self, first: Tensor, batch: Batch, targets: Tensor | None = None) -> Tensor:
-        return log_density(self.scores(first, targets), batch.u if targets is None else batch.u[:, targets])
+    def log_density(self, outputs: Tensor, batch: Batch, targets: Tensor | None = None) -> Tensor:
+        return log_density(outputs, batch.u if targets is None else batch.u[:, targets])
 
-    def loss(self, batch: Batch, dropped: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        scores = self.scores(self.trunk.first_layer(self.trunk.encoder(batch.x), dropped))
-        nll = -log_density(scores, batch.u)  # Eq. 1
-        loss = nll.mean(1).sum() + penalties(scores, self.settings)  # Eq. 4, Eq. 5
-        return loss, split_by_mask(nll, dropped)
+    def lesson(self, outputs: Tensor, teacher: Tensor) -> Tensor:
+        return cross_entropy(outputs, teacher)
+
+    def penalty(self, outputs: Tensor) -> Tensor:
+        return penalties(outputs, self.settings)  # Eq. 5
 
 
 def critic_scores(context: Tensor, curve: Tensor) -> Tensor:
@@ -86,6 +85,37 @@ class _LogDensity(torch.autograd.Function):
         gradient.scatter_add_(-1, left, (grads[0] * (1 - share))[..., None])
         gradient.scatter_add_(-1, left + 1, (grads[0] * share)[..., None])
         return gradient, None
+
+
+def cross_entropy(scores: Tensor, teacher: Tensor) -> Tensor:
+    """(K, B, knots) scores of two critics -> (K, B): -E[log-density of the first], expected under the second."""
+    return _CrossEntropy.apply(scores, teacher)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """log integral of e^score minus the mean score under the teacher's masses on the knots."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, teacher: Tensor) -> Tensor:
+        own, log_total = _masses(scores)
+        wanted, _ = _masses(teacher)
+        ctx.save_for_backward(own, wanted)
+        return log_total - math.log(scores.shape[-1] - 1) - torch.linalg.vecdot(wanted, scores)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        own, wanted = ctx.saved_tensors
+        return torch.sub(own, wanted).mul_(grads[0][..., None]), None
+
+
+def _masses(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Share of the density around each knot, and the log of their sum before it was divided out."""
+    top = scores.amax(-1, keepdim=True)
+    mass = (scores - top).exp_()
+    mass[..., 0] *= 0.5
+    mass[..., -1] *= 0.5
+    total = mass.sum(-1, keepdim=True)
+    return mass.div_(total), (top + total.log())[..., 0]
 
 
 def _cell(u: Tensor, cells: int) -> tuple[Tensor, Tensor]:

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cbm.discovery.explicit import explicit_log_prob
-from cbm.discovery.implicit import log_density, penalties
+from cbm.discovery.explicit import explicit_cross_entropy, explicit_log_prob
+from cbm.discovery.implicit import cross_entropy, log_density, penalties
 from cbm.discovery.inputs import Encoder
-from cbm.discovery.model import Batch, MaskedModel, Pointwise, split_by_mask
+from cbm.discovery.model import Batch, MaskedModel, Pointwise, split_by_mask, taught
 from cbm.discovery.problem import Problem
 from cbm.discovery.settings import Settings
 from cbm.discovery.trunk import NOTHING
@@ -39,6 +39,15 @@ class Slots:
     @property
     def filled(self) -> np.ndarray:
         return self.inputs >= 0
+
+    def looked_at(self, real_inputs: int) -> np.ndarray:
+        """(K, real inputs): what the networks see of them."""
+        seen = np.zeros((len(self.inputs), max(real_inputs, self.inputs.max() + 1)), bool)
+        target, slot = np.nonzero(self.filled)
+        seen[target, self.inputs[target, slot]] = True
+        if self.action is not None:
+            seen[:, self.action] = True
+        return seen[:, :real_inputs]
 
     def scatter(self, values: np.ndarray, into: np.ndarray) -> np.ndarray:
         """`into` (K, inputs) with the cells that were looked at again replaced by `values` (K, m + 1)."""
@@ -106,12 +115,21 @@ class Local(MaskedModel):
         hidden = (hidden + self.absent.gather(1, note).transpose(1, 2)).relu()
         return _affine(self.leave, _affine(self.middle, hidden).relu()).transpose(1, 2)
 
-    def log_prob_of(self, heads: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Log-density of the targets (K, B), and the scores it came from."""
+    def outputs(self, features: Tensor, dropped: Tensor) -> Tensor:
+        """(K, B, …): what describes each target's density."""
+        heads = self.heads(features, dropped)
+        return heads if self.explicit else torch.bmm(heads, self.curve)
+
+    def log_density(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """(K, B) log-density of the targets."""
         if self.explicit:
-            return explicit_log_prob(heads, batch.y, batch.level, self.levels), heads
-        scores = torch.bmm(heads, self.curve)
-        return log_density(scores, batch.u), scores
+            return explicit_log_prob(outputs, batch.y, batch.level, self.levels)
+        return log_density(outputs, batch.u)
+
+    def lesson(self, outputs: Tensor, teacher: Tensor) -> Tensor:
+        if self.explicit:
+            return explicit_cross_entropy(outputs, teacher, self.levels)
+        return cross_entropy(outputs, teacher)
 
     def draw(self, rows: int, full_share: float, focus: Tensor, generator: torch.Generator) -> Tensor:
         """Every target drops one of its own candidates, independently of the others."""
@@ -120,21 +138,35 @@ class Local(MaskedModel):
         action = torch.full((len(self.slots), 1), float(len(self.action) > 0))
         chance = torch.cat([(self.slots >= 0).float(), action], 1) + 1e-9
         dropped = torch.multinomial(chance, rows, replacement=True, generator=generator)
-        dropped[:, : max(1, round(full_share * rows))] = NOTHING
+        dropped[:, : math.ceil(full_share * rows)] = NOTHING
         return dropped
 
     def loss(self, batch: Batch, dropped: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        log_prob, scores = self.log_prob_of(self.heads(self.encoder(batch.x), dropped), batch)
-        penalty = 0.0 if self.explicit else penalties(scores, self.settings)
-        return -log_prob.mean(1).sum() + penalty, split_by_mask(-log_prob, dropped[0])
+        features = self.encoder(batch.x)
+        if self.allowed is not None or not self.settings.teaching:  # outcomes teach all models
+            outputs = self.outputs(features, dropped)
+            nll = -self.log_density(outputs, batch)
+            return nll.mean(1).sum() + self.penalty(outputs), split_by_mask(nll, dropped[0])
+        everything = torch.full_like(dropped, NOTHING)
+        outputs = self.outputs(torch.cat([features, features]), torch.cat([everything, dropped], 1))
+        full, masked = outputs.split(len(features), 1)
+        return taught(-self.log_density(full, batch), self.lesson(masked, full.detach()), self.penalty(outputs))
+
+    def penalty(self, outputs: Tensor) -> Tensor:
+        return outputs.new_zeros(()) if self.explicit else penalties(outputs, self.settings)
+
+    def full_loss(self, batch: Batch) -> Tensor | None:
+        features = self.encoder(batch.x)
+        nothing = torch.full((len(self.slots), len(features)), NOTHING)
+        return -self.log_density(self.outputs(features, nothing), batch).mean()
 
     def evidence(self, batch: Batch) -> Pointwise:
         features = self.encoder(batch.x)
         dropped = torch.full((len(self.slots), len(features)), NOTHING)
-        full = self.log_prob_of(self.heads(features, dropped), batch)[0]
+        full = self.log_density(self.outputs(features, dropped), batch)
 
         def pointwise(slot: int, targets: Tensor | None) -> Tensor:
-            without = self.log_prob_of(self.heads(features, torch.full_like(dropped, slot)), batch)[0]
+            without = self.log_density(self.outputs(features, torch.full_like(dropped, slot)), batch)
             return full - without if targets is None else (full - without)[targets]
 
         return pointwise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from cbm.discovery.inputs import Encoder
 from cbm.discovery.problem import Rows
+from cbm.discovery.settings import Settings
 from cbm.discovery.trunk import NOTHING, Trunk
 
 Pointwise = Callable[[int, Tensor | None], Tensor]
@@ -48,10 +50,14 @@ class MaskedModel(nn.Module, ABC):
     def evidence(self, batch: Batch) -> Pointwise:
         """Pointwise CMI of every target with input j; what all j share is computed once."""
 
+    def full_loss(self, batch: Batch) -> Tensor | None:
+        """Mean over targets and rows of the full model's loss; None where weight decay is not to follow it."""
+        return None
+
     def draw(self, rows: int, full_share: float, focus: Tensor, generator: torch.Generator) -> Tensor:
         """(B,) which input each row of a batch misses: any, the action and the shadows included, or none."""
         dropped = torch.multinomial(focus, rows, replacement=True, generator=generator)
-        dropped[: max(1, round(full_share * rows))] = NOTHING
+        dropped[: math.ceil(full_share * rows)] = NOTHING
         return dropped
 
     def phases(self) -> list[list[nn.Parameter]]:
@@ -65,30 +71,64 @@ class MaskedModel(nn.Module, ABC):
 class TrunkModel(MaskedModel):
     """A trunk and a rule that turns its outputs into log-densities."""
 
-    def __init__(self, encoder: Encoder, width: int, depth: int, targets: int, per_target: int):
+    def __init__(self, encoder: Encoder, settings: Settings, targets: int, per_target: int):
         super().__init__()
-        self.trunk = Trunk(encoder, width, depth, targets, per_target)
+        self.settings = settings
+        self.trunk = Trunk(encoder, settings.width, settings.depth, targets, per_target)
 
     @abstractmethod
-    def log_prob(self, first: Tensor, batch: Batch, targets: Tensor | None = None) -> Tensor:
-        """(B, width) first-layer values -> (K, B) log-density of each target (or of those asked for)."""
+    def outputs(self, first: Tensor, targets: Tensor | None = None) -> Tensor:
+        """(B, width) first-layer values -> (K, B, …): what describes each target's density."""
+
+    @abstractmethod
+    def log_density(self, outputs: Tensor, batch: Batch, targets: Tensor | None = None) -> Tensor:
+        """(K, B) log-density of each target (or of those asked for)."""
+
+    @abstractmethod
+    def lesson(self, outputs: Tensor, teacher: Tensor) -> Tensor:
+        """(K, B) cross-entropy of the densities described by `outputs` with those of `teacher`."""
+
+    def penalty(self, outputs: Tensor) -> Tensor:
+        """Added to the loss."""
+        return outputs.new_zeros(())
 
     def loss(self, batch: Batch, dropped: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        first = self.trunk.first_layer(self.trunk.encoder(batch.x), dropped)
-        nll = -self.log_prob(first, batch)  # Eq. 1, Eq. 4
-        return nll.mean(1).sum(), split_by_mask(nll, dropped)
+        features = self.trunk.encoder(batch.x)
+        first = self.trunk.first_layer(features, dropped)
+        if not self.settings.teaching:
+            outputs = self.outputs(first)
+            nll = -self.log_density(outputs, batch)  # Eq. 1, Eq. 4
+            return nll.mean(1).sum() + self.penalty(outputs), split_by_mask(nll, dropped)
+        everything = self.trunk.first_layer(features, torch.full_like(dropped, NOTHING))
+        outputs = self.outputs(torch.cat([everything, first]))
+        full, masked = outputs.split(len(dropped), 1)
+        return taught(-self.log_density(full, batch), self.lesson(masked, full.detach()), self.penalty(outputs))
+
+    def full_loss(self, batch: Batch) -> Tensor | None:
+        first = self.trunk.first_layer(self.trunk.encoder(batch.x), torch.full((len(batch.x),), NOTHING))
+        return -self.log_density(self.outputs(first), batch).mean()
 
     def evidence(self, batch: Batch) -> Pointwise:
         features = self.trunk.encoder(batch.x)
         nothing = torch.full((len(features),), NOTHING)
         first = self.trunk.first_layer(features, nothing)
-        full = self.log_prob(first, batch)
+        full = self.log_density(self.outputs(first), batch)
 
         def pointwise(j: int, targets: Tensor | None) -> Tensor:
-            without = self.log_prob(self.trunk.without(first, features, j), batch, targets)
+            without = self.log_density(self.outputs(self.trunk.without(first, features, j), targets), batch, targets)
             return (full if targets is None else full[targets]) - without
 
         return pointwise
+
+
+def taught(nll: Tensor, lesson: Tensor, penalty: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """The full model learns from outcomes (Eq. 1), the leave-one-out models from the full one (Eq. 4).
+
+    p(y | x without j) is the mean of p(y | x) over what j may be, so the density of the full model is as good
+    a target as the outcome drawn from it, and carries none of its noise.
+    """
+    numbers = {"loss_full": nll.detach().mean(), "loss_masked": lesson.detach().mean()}
+    return nll.mean(1).sum() + lesson.mean(1).sum() + penalty, numbers
 
 
 def split_by_mask(nll: Tensor, dropped: Tensor) -> dict[str, Tensor]:

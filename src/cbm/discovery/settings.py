@@ -35,19 +35,21 @@ class Settings:
     """Weight of the squared scores (lambda_1 of Eq. 5)."""
     slope_penalty: float = 1e-6
     """Weight of the squared slope of the score along the candidate (lambda_2 of Eq. 5)."""
-    batch: int = 320
+    batch: int = 160
     """Transitions per update."""
+    teaching: bool = True
+    """Whether leave-one-out models learn from the full model's density, or from outcomes like the full model."""
     full_share: float = 0.1
-    """Share of each batch that sees all inputs; in the rest one input is dropped per transition."""
+    """Without teaching: share of each batch that sees all inputs; in the rest one is dropped per transition."""
     learning_rate: float = 3e-3
     """Peak of a warm-up and cosine schedule."""
-    weight_decay: float = 1.0
-    """Pull of the weights towards zero, times the learning rate. More: less overfitting to short logs."""
+    weight_decay: float = 0.1
+    """Pull of the weights towards zero, times the learning rate; raised during training where it overfits."""
     shadows: int = 12
     """Time-shifted copies of real variables, added as inputs that cannot matter, to calibrate decisions."""
-    held_out: float = 0.1
+    held_out: float = 0.2
     """Share of the episodes kept for measuring CMI."""
-    evaluation_rows: int = 10_000
+    evaluation_rows: int = 20_000
     """Held-out transitions used for CMI, at most."""
     rule: Rule = "calibrated"
     """calibrated: per-target thresholds from the shadows, with an undecided zone.
@@ -94,7 +96,7 @@ def preset(name: Preset, model: ModelName = "implicit") -> Settings:
         raise DataError(f"unknown model {model!r}; choose one of {', '.join(get_args(ModelName))}")
     base = Settings(model=model)
     if model == "demi":  # as published: its own estimate against a fixed threshold
-        base = replace(base, rule="threshold", shadows=0)
+        base = replace(base, rule="threshold", shadows=0, teaching=False, batch=320)
     if name == "debug":
         return replace(base, width=64, code=8, knots=33, batch=128, shadows=min(4, base.shadows), evaluation_rows=1000)
     if name == "paper":
@@ -102,6 +104,7 @@ def preset(name: Preset, model: ModelName = "implicit") -> Settings:
             base,
             architecture="pairwise",
             shadows=0,
+            teaching=False,
             width=128,
             code=128,
             batch=32,

@@ -25,6 +25,7 @@ EPOCHS = 60  # a budget in minutes never goes through the data more often than t
 FEWEST_UPDATES = 3000  # … or than it takes to make this many updates
 MOST_SLOTS = 1000  # candidates of all targets together that local networks look at
 ALONE_SHARE = 0.8  # of the time left, for models that get no second look
+EVIDENCE_SHARE = 0.2  # of the time left, that measuring may take
 LOCAL_RATE = 3.0  # small networks bear a higher learning rate than the trunk
 Report = Callable[[str, float, dict[str, float]], None]
 """Stage, fraction done, numbers to log."""
@@ -45,6 +46,12 @@ class Clock:
         left = max(0.0, self.deadline - time.perf_counter()) + spent
         most = max(FEWEST_UPDATES, EPOCHS * rows // batch)
         return Budget(seconds=share * left, most=most, spent=spent)
+
+
+    def until(self, share: float) -> float | None:
+        """The moment at which `share` of the seconds left is used up."""
+        now = time.perf_counter()
+        return None if self.deadline is None else now + share * max(0.0, self.deadline - now)
 
 
 @dataclass(frozen=True)
@@ -71,11 +78,11 @@ def study(
     evidence = _trunk_evidence(name, problem, settings, seed, clock, shares[0], checkpoint, report)
     real = problem.real_inputs
     cmi = above_shadows(evidence.cmi, real) if settings.rule == "calibrated" else evidence.cmi
+    first = decide(cmi[:, :real], evidence.stderr[:, :real], cmi[:, real:], settings)
     if not refines(settings):
-        return Findings(decide(cmi[:, :real], evidence.stderr[:, :real], cmi[:, real:], settings), None)
-    most = int(np.clip(MOST_SLOTS // len(problem.targets), 10, 24))
+        return Findings(first, None)
     rng = np.random.default_rng([seed, 9])
-    slots = choose_slots(cmi, evidence.stderr, real, problem.action_input, most, rng)
+    slots = choose_slots(cmi, evidence.stderr, real, problem.action_input, most_slots(problem), rng)
     local, again = _local_evidence(
         f"{name}-again", problem, slots, settings, seed + 1, clock, shares[1], checkpoint, report
     )
@@ -84,16 +91,30 @@ def study(
     second = slots.scatter(again.cmi, cmi)
     smaller = second < cmi  # both looks must see an effect: in truth the first is never the larger one
     stderr = np.where(smaller, slots.scatter(again.stderr, evidence.stderr), evidence.stderr)
-    verdicts = decide(np.where(smaller, second, cmi)[:, :real], stderr[:, :real], null, settings)
-    return Findings(_with_first_look(verdicts, cmi[:, :real], evidence.stderr[:, :real]), local)
+    strongest = np.maximum(cmi, second)[:, :real].max(1, initial=0.0)
+    verdicts = decide(np.where(smaller, second, cmi)[:, :real], stderr[:, :real], null, settings, strongest)
+    return Findings(together(first, verdicts, slots.looked_at(real)), local)
 
 
-def _with_first_look(verdicts: Verdicts, cmi: np.ndarray, stderr: np.ndarray) -> Verdicts:
-    """For edges show the CMI given everything else, as the method defines it; it lies above the threshold too."""
-    return replace(
-        verdicts,
-        cmi=np.where(verdicts.edge, cmi, verdicts.cmi),
-        stderr=np.where(verdicts.edge, stderr, verdicts.stderr),
+def most_slots(problem: Problem) -> int:
+    """How many candidates of each target are looked at again."""
+    return int(np.clip(MOST_SLOTS // len(problem.targets), 10, 24))
+
+
+def together(first: Verdicts, second: Verdicts, looked_at: np.ndarray) -> Verdicts:
+    """The second look decides where there was one.
+
+    Cells left out were weaker at the first look than all that were looked at again: where one of those turned
+    out to be nothing, so are they. Edges show the CMI given everything else, as the method defines it.
+    """
+    implied = ~looked_at & (looked_at & ~second.edge).any(1, keepdims=True)
+    beyond = np.where(implied, np.maximum(first.thresholds, first.cmi), first.thresholds)
+    return Verdicts(
+        cmi=np.where(looked_at & ~second.edge, second.cmi, first.cmi),
+        stderr=np.where(looked_at & ~second.edge, second.stderr, first.stderr),
+        thresholds=np.where(looked_at, second.thresholds, beyond),
+        edge=np.where(looked_at, second.edge, first.edge & ~implied),
+        verdict=np.where(looked_at, second.verdict, np.where(implied, "none", first.verdict)),
     )
 
 
@@ -150,7 +171,11 @@ def _trunk_evidence(
         train(name, Trainer(model, problem, settings, seed), budget, checkpoint, report)
         size = numbers_per_row(problem, settings)
         heard = partial(_evidence_progress, report, name)
-        found = _measure(model, problem, problem.inputs, problem.real_inputs, settings, size, heard)
+        again = most_slots(problem) if refines(settings) else None
+        found = measure(
+            model, problem.held, problem.inputs, problem.real_inputs, settings.evaluation_rows, size, heard,
+            again=again, until=clock.until(EVIDENCE_SHARE),
+        )  # fmt: skip
         checkpoint.keep(**{f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr})
     return Evidence(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"))
 
@@ -168,7 +193,10 @@ def _local_evidence(
         train(name, Trainer(local, problem, quicker, seed), budget, checkpoint, report)
         slots_and_action = slots.inputs.shape[1] + 1
         row_size = len(problem.targets) * (settings.knots + 8 * slots_and_action)
-        found = _measure(local, problem, slots_and_action, slots_and_action, settings, row_size, None)
+        found = measure(
+            local, problem.held, slots_and_action, slots_and_action, settings.evaluation_rows, row_size,
+            until=clock.until(EVIDENCE_SHARE),
+        )  # fmt: skip
         checkpoint.keep(**{f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr, **named_parameters(local, name)})
     return local, Evidence(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"))
 
@@ -187,13 +215,6 @@ def restore_parameters(model: MaskedModel, name: str, checkpoint: Checkpoint) ->
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             parameter.copy_(checkpoint.found[f"{name}/{key}"])
-
-
-def _measure(
-    model: MaskedModel, problem: Problem, inputs: int, real: int, settings: Settings, row_size: int,
-    progress: Callable[[float], None] | None,
-) -> Evidence:  # fmt: skip
-    return measure(model, problem.held, inputs, real, settings.evaluation_rows, row_size, progress)
 
 
 def _nothing(problem: Problem) -> Findings:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbm.discovery.evidence import measure
+from cbm.discovery.evidence import measure, pick_rows
 from cbm.discovery.model import Batch, MaskedModel, TrunkModel
 from cbm.discovery.models import numbers_per_row
 from cbm.discovery.problem import Problem
@@ -25,6 +25,10 @@ AVERAGE_EVERY = 4  # updates between two steps of the averaged weights
 AVERAGE_LENGTH = 250  # such steps over which weights are averaged
 REFOCUS = (0.25, 0.4, 0.6, 0.8)  # points of training at which the dropping of inputs is redistributed
 DOUBTFUL = 0.01  # nats around which an effect is hard to tell from none
+WATCH_EVERY = 100  # updates between two looks at rows kept out of training
+WATCHED = (1000, 20_000)  # of those rows: at least, and targets times rows
+HARDER = 2.0  # factor by which weight decay follows what such a look shows
+STRONGEST_DECAY = 30.0  # times the one it starts from
 
 
 @dataclass
@@ -80,6 +84,10 @@ class Trainer:
         """False inside an update, when the state is half old and half new."""
         self.phases = model.phases()
         self.average = {name: value.detach().clone() for name, value in model.named_parameters()}
+        self.watched, self.rows = self._keep_out(seed)
+        self.decay = settings.weight_decay
+        self.best = (math.inf, math.inf)
+        """Loss on the rows kept out of training when it was lowest, and on those in training at that time."""
         self.optimizer = self._optimizer(0)
         self.focus = self.even_focus()
         self.refocused = 0
@@ -88,7 +96,7 @@ class Trainer:
     def _optimizer(self, phase: int) -> torch.optim.AdamW:
         return torch.optim.AdamW(
             self.phases[phase], lr=self.settings.learning_rate, betas=(0.9, 0.99),
-            weight_decay=self.settings.weight_decay, fused=True,
+            weight_decay=self.decay, fused=True,
         )  # fmt: skip
 
     def run(self, budget: Budget, report: Callable[[dict[str, float]], None], every: int = 50) -> None:
@@ -108,16 +116,19 @@ class Trainer:
         if self.refocusing and self.refocused < len(REFOCUS) and within >= REFOCUS[self.refocused]:
             self.refocused += 1
             self.refocus()
-        rows = len(self.problem.train)
-        index = torch.randint(rows, (min(self.settings.batch, rows),), generator=self.generator)
-        return self.learn(Batch.of(self.problem.train, index, self.generator), within)
+        if self.step % WATCH_EVERY == 0:
+            self.watch()
+        draw = torch.randint(len(self.rows), (min(self.settings.batch, len(self.rows)),), generator=self.generator)
+        return self.learn(Batch.of(self.problem.train, self.rows[draw], self.generator), within)
 
     def learn(self, batch: Batch, within: float) -> dict[str, Tensor]:
         for group in self.optimizer.param_groups:
             warm = min(1.0, (self.step + 1) / WARM_UP)
             cosine = 0.02 + 0.49 * (1 + math.cos(math.pi * within))
             group["lr"] = self.settings.learning_rate * warm * cosine
-        dropped = self.model.draw(len(batch.x), self.settings.full_share, self.focus, self.generator)
+            group["weight_decay"] = self.decay
+        full_share = 0.0 if self.settings.teaching else self.settings.full_share
+        dropped = self.model.draw(len(batch.x), full_share, self.focus, self.generator)
         loss, numbers = self.model.loss(batch, dropped, self.generator)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -126,6 +137,47 @@ class Trainer:
         if self.step % AVERAGE_EVERY == 0:
             self._move_average()
         return numbers
+
+    def _keep_out(self, seed: int) -> tuple[tuple[Batch, Batch] | None, Tensor]:
+        """Training rows to watch overfitting on (some kept out of training, some not), and the rows to train on."""
+        rows = self.problem.train
+        least, cells = WATCHED
+        size = min(len(rows) // 20, max(least, cells // max(len(self.problem.targets), 1)))
+        if type(self.model).full_loss is MaskedModel.full_loss or size < least // 10:
+            return None, torch.arange(len(rows))
+        order = torch.from_numpy(pick_rows(rows.cluster, len(rows), seed))
+        noise = torch.Generator().manual_seed(seed)
+        kept_out, seen = (Batch.of(rows, part, noise) for part in (order[:size], order[-size:]))
+        return (kept_out, seen), order[size:].sort().values
+
+    @torch.no_grad()
+    def watch(self) -> None:
+        """More weight decay when rows that were kept out are predicted worse than before and others better.
+
+        Less, down to where it began, when it has become too much: both are predicted worse.
+        """
+        if self.watched is None:
+            return
+        with self.averaged():
+            losses = [self.model.full_loss(batch) for batch in self.watched]
+        new, trained = (float(loss) for loss in losses if loss is not None)
+        if new <= self.best[0]:
+            self.best = (new, trained)
+            return
+        factor = HARDER if trained < self.best[1] else 1 / HARDER
+        first = self.settings.weight_decay
+        self.decay = min(max(self.decay * factor, first), STRONGEST_DECAY * first)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Inside, the model has its averaged weights."""
+        current = [p.detach().clone() for p in self.model.parameters()]
+        self.use_average()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                torch._foreach_copy_(list(self.model.parameters()), current)
 
     def even_focus(self) -> Tensor:
         """Every real input alike; all shadows together get a fifth of the rows at most."""
@@ -140,16 +192,12 @@ class Trainer:
         A leave-one-out model that has not been trained enough makes its input look needed; more rows for
         the doubtful ones settle most of them.
         """
-        current = {name: p.detach().clone() for name, p in self.model.named_parameters()}
-        self.use_average()
         rows = int(np.clip(60_000 // self.problem.inputs, 200, 1500))
         inputs, real = self.problem.inputs, self.problem.real_inputs
-        cmi = measure(self.model, self.problem.train, inputs, real, rows, self.row_size).cmi
+        with self.averaged():
+            cmi = measure(self.model, self.problem.train, inputs, real, rows, self.row_size).cmi
         if inputs > real:
             cmi = cmi - np.median(cmi[:, real:], 1, keepdims=True)
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(current[name])
         doubt = np.clip(cmi / DOUBTFUL, 0, 1) * np.exp(-np.clip(cmi, 0, None) / (5 * DOUBTFUL))
         weight = torch.from_numpy(doubt.sum(0)).float() + 1e-6
         self.focus = 0.5 * self.even_focus() + 0.5 * weight / weight.sum()
@@ -188,12 +236,15 @@ class Trainer:
         tensors["generator"] = self.generator.get_state()
         tensors["step"] = torch.tensor([self.step, self.phase, self.refocused])
         tensors["focus"] = self.focus
+        tensors["decay"] = torch.tensor([self.decay, *self.best], dtype=torch.float64)
         return tensors
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Undo of `state()`; names and shapes are checked by the copies."""
         self.step, self.phase, self.refocused = (int(v) for v in tensors["step"])
         self.focus = tensors["focus"].clone()
+        decay, *best = tensors["decay"].tolist()
+        self.decay, self.best = decay, (best[0], best[1])
         if self.phase >= 0:
             self.model.enter_phase(self.phase)
             self.optimizer = self._optimizer(self.phase)
