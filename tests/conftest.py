@@ -1,13 +1,14 @@
-"""What the tests of the command line share: calling it, refusing, a log, a fake engine, a finished run."""
+"""What tests share: the number of threads; for the command line calling it, refusing, a log, a fake engine, a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from cbm import cli
 from cbm.graph import CausalGraph, RewardGraph
@@ -15,6 +16,15 @@ from cbm.transitions import Transitions
 
 Result = tuple[int, str, str]
 ROWS = 40
+
+
+@pytest.fixture(scope="module")
+def two_threads() -> Iterator[None]:
+    """As on a small machine, whatever this one has."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(min(2, before))
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from cbm.discovery.decide import (
     decide,
 )
 from cbm.discovery.settings import Settings
+from cbm.discovery.study import together
 
 SETTINGS = Settings()
 PAPER = replace(SETTINGS, rule="threshold")
@@ -34,16 +35,17 @@ def test_the_papers_rule_is_a_bare_threshold() -> None:
 
 
 def test_quiet_shadows_leave_the_smallest_effect() -> None:
-    cmi = np.full((2, 3), 0.01)
-    assert np.allclose(calibrated_thresholds(cmi, np.zeros((2, 4)), SETTINGS), LOW)
-    assert np.allclose(calibrated_thresholds(cmi, np.zeros((2, 0)), SETTINGS), LOW)  # no shadow at all
-    assert np.allclose(calibrated_thresholds(cmi, np.zeros((2, 4)), replace(SETTINGS, smallest_effect=1e-3)), 1e-3)
+    strongest = np.full(2, 0.01)
+    assert np.allclose(calibrated_thresholds(strongest, np.zeros((2, 4)), SETTINGS), LOW)
+    assert np.allclose(calibrated_thresholds(strongest, np.zeros((2, 0)), SETTINGS), LOW)  # no shadow at all
+    assert np.allclose(
+        calibrated_thresholds(strongest, np.zeros((2, 4)), replace(SETTINGS, smallest_effect=1e-3)), 1e-3
+    )
 
 
 def test_loud_shadows_never_raise_it_above_twice_epsilon() -> None:
-    cmi = np.zeros((2, 3))
-    assert np.allclose(calibrated_thresholds(cmi, np.full((2, 4), 0.5), SETTINGS), HIGH)
-    assert np.allclose(calibrated_thresholds(cmi + 100.0, np.zeros((2, 4)), SETTINGS), HIGH)
+    assert np.allclose(calibrated_thresholds(np.zeros(2), np.full((2, 4), 0.5), SETTINGS), HIGH)
+    assert np.allclose(calibrated_thresholds(np.full(2, 100.0), np.zeros((2, 4)), SETTINGS), HIGH)
 
 
 def test_threshold_follows_the_scatter_of_the_shadows() -> None:
@@ -52,13 +54,15 @@ def test_threshold_follows_the_scatter_of_the_shadows() -> None:
     usual = np.sqrt((3 * 1e-6 + 2 * 4e-6) / 5)
     expected = SHADOW_DEVIATIONS * np.sqrt((np.array([1e-3, 2e-3]) ** 2 + usual**2) / 2)
     assert (expected > LOW).all() and (expected < HIGH).all()
-    assert np.allclose(calibrated_thresholds(np.zeros((2, 3)), null, SETTINGS), expected)
+    assert np.allclose(calibrated_thresholds(np.zeros(2), null, SETTINGS), expected)
 
 
 def test_threshold_follows_the_strongest_cause() -> None:
     cmi = np.array([[0.0, 1.2, 0.3], [0.01, 0.02, 0.03], [-3.0, -1.0, -2.0]])
-    found = calibrated_thresholds(cmi, np.zeros((3, 2)), SETTINGS)
-    assert np.allclose(found, [SHARE_OF_STRONGEST * 1.2, LOW, LOW])
+    found = decide(cmi, np.zeros((3, 3)), np.zeros((3, 2)), SETTINGS)
+    assert np.allclose(found.thresholds[:, 0], [SHARE_OF_STRONGEST * 1.2, LOW, LOW])
+    found = decide(cmi, np.zeros((3, 3)), np.zeros((3, 2)), SETTINGS, strongest=np.array([2.0, 1.0, 0.0]))
+    assert np.allclose(found.thresholds[:, 0], [SHARE_OF_STRONGEST * 2, SHARE_OF_STRONGEST, LOW])
 
 
 def test_undecided_within_two_standard_errors_of_the_threshold() -> None:
@@ -90,3 +94,15 @@ def test_no_targets_and_no_shadows_are_fine() -> None:
     for settings in (SETTINGS, PAPER):
         found = decide(np.zeros((0, 4)), np.zeros((0, 4)), np.zeros((0, 0)), settings)
         assert found.edge.shape == found.verdict.shape == (0, 4)
+
+
+def test_the_second_look_decides_and_implies() -> None:
+    """Row 0: a candidate was refuted, so the weaker cells left out are nothing. Row 1: none was, they stay."""
+    first = decide(np.array([[0.5, 0.3, 0.1], [0.5, 0.3, 0.1]]), np.zeros((2, 3)), np.zeros((2, 2)), SETTINGS)
+    again = decide(np.array([[0.4, 0.001, 0.1], [0.4, 0.2, 0.1]]), np.zeros((2, 3)), np.zeros((2, 2)), SETTINGS)
+    looked_at = np.array([[True, True, False], [True, True, False]])
+    found = together(first, again, looked_at)
+    assert found.verdict.tolist() == [["edge", "none", "none"], ["edge", "edge", "edge"]]
+    assert found.edge.tolist() == [[True, False, False], [True, True, True]]
+    assert found.cmi.tolist() == [[0.5, 0.001, 0.1], [0.5, 0.3, 0.1]]  # edges show the first look's value
+    assert np.array_equal(found.cmi > found.thresholds, found.edge)

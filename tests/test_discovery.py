@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from cbm.discovery.discover import discover
 from cbm.discovery.settings import ModelName, Settings, preset
@@ -20,18 +19,11 @@ from cbm.graph import CausalGraph
 from cbm.knowledge import Knowledge
 from cbm.transitions import Transitions
 
+pytestmark = pytest.mark.usefixtures("two_threads")
 SMALL = replace(preset("fast"), width=128, shadows=6)
 LIGHT_STEPS = 1000  # with 600 the product of light and speed in the reward is barely learnt
 Rng = np.random.Generator
 Step = Callable[[np.ndarray, np.ndarray, Rng], list[np.ndarray]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(min(2, before))
-    yield
-    torch.set_num_threads(before)
 
 
 def _simulate(

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
-import torch
 
 from cbm.benchmarks.systems import linear_gaussian
 from cbm.discovery.discover import discover
 from cbm.discovery.targets import MEMORY, self_memory
 from cbm.graph import CausalGraph
 
-ROWS, STEPS = 40_000, 1500
+pytestmark = pytest.mark.usefixtures("two_threads")
+ROWS, STEPS = 60_000, 2000
 Found = tuple[CausalGraph, np.ndarray, np.ndarray, np.ndarray]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(min(2, before))
-    yield
-    torch.set_num_threads(before)
 
 
 def _found(d: int, seed: int, steps: int) -> Found:
@@ -44,13 +34,15 @@ def _check_graph(graph: CausalGraph, exact: np.ndarray, truth: np.ndarray, measu
     weak = truth & (exact < 0.01)
     assert np.array_equal(graph.adjacency[~weak], truth[~weak])
     assert not ((graph.verdict == "edge") & ~truth).any()
-    assert np.abs(graph.cmi[~truth & measured]).max() < 0.01
+    absent = graph.cmi[~truth & measured]
+    assert absent.max() < 0.01 and absent.min() > -0.015  # below zero: overfitting
     assert graph.adjacency[~measured].all()
 
 
 def _check_values(graph: CausalGraph, exact: np.ndarray, truth: np.ndarray, measured: np.ndarray, share: float) -> None:
-    """Present effects within `share` of the exact value, or three standard errors where that is more."""
-    off = np.abs(graph.cmi - exact) / np.maximum(share * exact, 3 * graph.stderr)
+    """Present effects within `share` of the exact value; those below 0.01 nats within two standard errors."""
+    allowed = np.where(exact >= 0.01, share * exact, 2 * graph.stderr)
+    off = np.abs(graph.cmi - exact) / allowed
     worst = [
         (int(i), int(j), round(exact[i, j], 4), round(graph.cmi[i, j], 4))
         for i, j in zip(*np.nonzero(truth & measured & (off > 1)), strict=True)
@@ -62,20 +54,13 @@ def test_graph_is_right_and_absent_effects_measure_nothing(small: Found) -> None
     _check_graph(*small)
 
 
-def test_cmi_is_near_the_exact_value(small: Found) -> None:
-    """After so few updates errors reach 29 % in nine random systems; the slow tests ask for more."""
-    _check_values(*small, share=0.35)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_cmi_is_within_ten_per_cent_after_long_training(seed: int) -> None:
-    _check_values(*_found(5, seed, 6 * STEPS), share=0.1)
+def test_cmi_is_within_ten_per_cent_of_the_exact_value(small: Found) -> None:
+    _check_values(*small, share=0.1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 4, 5])
 def test_eight_variables(seed: int) -> None:
-    found = _found(8, seed, 4 * STEPS)
+    found = _found(8, seed, 2 * STEPS)
     _check_graph(*found)
-    _check_values(*found, share=0.2)
+    _check_values(*found, share=0.1)

@@ -13,14 +13,14 @@ from torch import Tensor
 from cbm.benchmarks.literal import Literal, importance_sampled_cmi
 from cbm.benchmarks.systems import sparse_nonlinear
 from cbm.discovery.demi import Demi
-from cbm.discovery.explicit import LOG_STD, explicit_log_prob
-from cbm.discovery.implicit import log_density
+from cbm.discovery.explicit import LOG_STD, explicit_cross_entropy, explicit_log_prob
+from cbm.discovery.implicit import Implicit, cross_entropy, log_density
 from cbm.discovery.inputs import Encoder
 from cbm.discovery.model import Batch
 from cbm.discovery.pairwise import Pairwise, importance_sampled
 from cbm.discovery.problem import Problem, dynamics_problem
 from cbm.discovery.settings import preset
-from cbm.discovery.trunk import Trunk
+from cbm.discovery.trunk import NOTHING, Trunk
 
 ROWS = 24
 
@@ -244,6 +244,53 @@ def test_explicit_heads_are_normal_and_categorical() -> None:
         assert torch.allclose(ours[k], expected, rtol=1e-4, atol=1e-4)
     continuous = explicit_log_prob(heads[[0, 3]], y[:, [0, 3]], level[:, [0, 3]], levels[[0, 3]])
     assert torch.equal(continuous, ours[[0, 3]])
+
+
+# Leave-one-out models that learn from the full one
+
+
+def test_lessons_are_cross_entropies() -> None:
+    """Against torch.distributions: a categorical over the knots (the end ones count half), a normal, classes."""
+    generator = torch.Generator().manual_seed(4)
+    scores, teacher = (2 * torch.randn(3, 20, 17, generator=generator) for _ in range(2))
+    half = torch.ones(17)
+    half[0] = half[-1] = 0.5
+    ours, theirs = (torch.distributions.Categorical(logits=s + half.log()) for s in (scores, teacher))
+    literal = torch.distributions.kl_divergence(theirs, ours) + theirs.entropy()
+    density = -(theirs.probs * half.log()).sum(-1) + math.log(16)  # from masses on knots to a density on [0, 1]
+    assert torch.allclose(cross_entropy(scores, teacher), literal - density, atol=1e-4)
+    a, b = scores.clone().requires_grad_(), scores.clone().requires_grad_()
+    cross_entropy(a, teacher).mean(1).sum().backward()  # type: ignore[no-untyped-call]
+    again = torch.distributions.Categorical(logits=b + half.log())
+    torch.distributions.kl_divergence(theirs, again).mean(1).sum().backward()
+    assert a.grad is not None and b.grad is not None and torch.allclose(a.grad, b.grad, atol=1e-6)
+
+
+def test_explicit_lessons_are_cross_entropies() -> None:
+    generator = torch.Generator().manual_seed(5)
+    heads, teacher = (torch.randn(2, 20, 4, generator=generator) for _ in range(2))
+    ours = explicit_cross_entropy(heads, teacher, torch.tensor([0, 3]))
+    p, q = (torch.distributions.Normal(h[0, :, 0], h[0, :, 1].exp()) for h in (teacher, heads))
+    assert torch.allclose(ours[0], torch.distributions.kl_divergence(p, q) + p.entropy(), rtol=1e-4, atol=1e-4)
+    c, e = (torch.distributions.Categorical(logits=h[1, :, :3]) for h in (teacher, heads))
+    assert torch.allclose(ours[1], torch.distributions.kl_divergence(c, e) + c.entropy(), rtol=1e-4, atol=1e-4)
+
+
+def test_teaching_does_not_move_the_teacher(problem: Problem) -> None:
+    """The full model's gradient is that of its own loss alone."""
+    settings = replace(preset("debug"), width=32, code=8, knots=17, score_penalty=0.0, slope_penalty=0.0)
+    torch.manual_seed(1)
+    model = Implicit(problem.encoder, len(problem.targets), settings)
+    batch, generator = _batch(problem, 2), torch.Generator()
+    nothing = torch.full((ROWS,), NOTHING)
+    model.loss(batch, nothing, generator)[0].backward()  # type: ignore[no-untyped-call]
+    assert model.curve.grad is not None
+    taught = model.curve.grad.clone()
+    model.zero_grad()
+    alone = model.full_loss(batch)
+    assert alone is not None
+    (alone * len(problem.targets)).backward()  # type: ignore[no-untyped-call]
+    assert torch.allclose(taught, model.curve.grad, atol=1e-5)
 
 
 # DEMI

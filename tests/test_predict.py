@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,17 +18,10 @@ from cbm.envs.registry import make_world
 from cbm.factors import Factors, Variable
 from cbm.transitions import Transitions
 
+pytestmark = pytest.mark.usefixtures("two_threads")
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)  # of a standard normal variable
 NOISE = {"position": 0.01, "speed": 0.02, "radio": 0.05, "wind": 0.2}  # of the light world, standard deviations
 STEPS = 600
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(min(2, before))
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

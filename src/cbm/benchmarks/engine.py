@@ -182,13 +182,15 @@ def against_machine(plan: _Plan, seed: int) -> dict[str, float]:
 def update_flops(problem: Problem, settings: Settings) -> int:
     """Operations of the matrix products of one update of the implicit model, forward and backward.
 
-    Backward costs twice forward; the first layer needs no gradient of its inputs and costs once.
+    Backward costs twice forward; the first layer needs no gradient of its inputs and costs once. With teaching
+    every row goes through twice, with all inputs and with one missing.
     """
     targets, width = len(problem.targets), settings.width
     first = problem.encoder.features * width
     rest = (settings.depth - 1) * width**2 + width * targets * settings.code
     scores = targets * settings.code * settings.knots
-    return 2 * settings.batch * (2 * first + 3 * rest + 3 * scores)
+    passes = settings.batch * (2 if settings.teaching else 1)
+    return 2 * passes * (2 * first + 3 * rest + 3 * scores)
 
 
 # As d grows

@@ -1,9 +1,9 @@
 """Measures CMI on held-out transitions: for every (target, input) its mean and standard error.
 
 All leave-one-out models are first evaluated on some rows; most cells of a sparse graph are then settled
-as "no effect", and only the others are evaluated on the remaining rows, as long as there is time. Sums over rows are kept, never a
-(target, input, row) array. Rows of one episode are not independent, so the standard error is taken over
-episodes.
+as "no effect", and only the others are evaluated on the remaining rows, as long as there is time. Sums
+over rows are kept, never a (target, input, row) array. Rows of one episode are not independent, so the
+standard error is taken over episodes.
 """
 
 from __future__ import annotations

@@ -47,7 +47,6 @@ class Clock:
         most = max(FEWEST_UPDATES, EPOCHS * rows // batch)
         return Budget(seconds=share * left, most=most, spent=spent)
 
-
     def until(self, share: float) -> float | None:
         """The moment at which `share` of the seconds left is used up."""
         now = time.perf_counter()
