@@ -241,6 +241,20 @@ def test_several_rewards_at_once() -> None:
     assert graph.abstraction("luck") == ()
 
 
+def test_the_context_of_a_reward_is_seen_but_is_no_cause() -> None:
+    """The goal decides the sign with which z counts; without it z tells less."""
+    data, rng = _rewarded(), np.random.default_rng(5)
+    goal = rng.choice([-1.0, 1.0], len(data))
+    pay = goal * data.next_obs[:, 2] + rng.normal(0, 0.1, len(data))
+    plain = replace(data, rewards={"pay": pay})
+    graph = discover(replace(plain, context={"goal": goal}), steps=700, settings=SMALL)
+    assert graph.rewards["pay"].parents == ("z",)
+    assert len(graph.rewards["pay"].cmi) == len(data.factors) and "goal" not in graph.variables
+    blind = discover(plain, steps=700, settings=SMALL)
+    z = data.factors.index("z")
+    assert graph.rewards["pay"].cmi[z] > 1.2 * blind.rewards["pay"].cmi[z]
+
+
 def test_rewards_of_the_state_before_and_the_action() -> None:
     data, rng = _rewarded(), np.random.default_rng(4)
     pay = np.where(data.obs[:, 2] > 0, data.action[:, 0], data.obs[:, 0]) + rng.normal(0, 0.1, len(data))

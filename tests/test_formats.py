@@ -50,6 +50,7 @@ def full(rows: int = 60) -> Transitions:
         next_obs=data["next_obs"] / 3,
         factors=Factors(variables, ("push",), 7),
         rewards={"reward": data["reward"], "pick": data["reward"] ** 3},
+        context={"goal_x": rng.normal(size=rows), "how far: é": rng.normal(size=rows)},
         terminated=ends & (np.arange(rows) > 30),
         truncated=ends & (np.arange(rows) <= 30),
         episode=np.repeat(np.arange(rows // 5)[::-1], 5) * 3,
@@ -63,9 +64,10 @@ def assert_same(a: Transitions, b: Transitions, *, table_only: bool = False) -> 
         left, right = getattr(a, name), getattr(b, name)
         assert left.dtype == right.dtype, name
         np.testing.assert_array_equal(left, right, err_msg=name)
-    assert a.rewards.keys() == b.rewards.keys()
-    for name, values in a.rewards.items():
-        np.testing.assert_array_equal(values, b.rewards[name])
+    for one, other in ((a.rewards, b.rewards), (a.context, b.context)):
+        assert one.keys() == other.keys()
+        for name, values in one.items():
+            np.testing.assert_array_equal(values, other[name])
     assert a.factors.names == b.factors.names
     assert a.factors.action_names == b.factors.action_names
     if not table_only:

@@ -76,7 +76,7 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> Non
 
 def is_known_array(name: str) -> bool:
     exact = ("obs", "action", "next_obs", "reward", *FLAGS, *ABOUT_COLUMNS)
-    return name in exact or name.startswith(("reward_", "truth_reward_"))
+    return name in exact or name.startswith(("reward_", "context_", "truth_reward_"))
 
 
 def is_metadata(name: str) -> bool:

@@ -1,8 +1,8 @@
 """The layout of a table of transitions: columns of a CSV or Parquet file to arrays and back.
 
 A table has one row a transition and the columns `obs:<name>`, `next_obs:<name>`, `action` or
-`action:<name>`, and optionally `reward` or `reward:<name>`, `episode`, `terminated`, `truncated`. Other
-columns are ignored. Rows count from 0, the header not included.
+`action:<name>`, and optionally `reward` or `reward:<name>`, `context:<name>`, `episode`, `terminated`,
+`truncated`. Other columns are ignored. Rows count from 0, the header not included.
 
 A table without any `next_obs:` column is read as a time series: each row is paired with the next row of the
 same episode, and the last row of each episode, which has no successor, is dropped. The action of row t leads
@@ -99,8 +99,8 @@ def from_columns(columns: Mapping[str, np.ndarray]) -> Arrays:
     for name in columns:
         if name in ("reward", *FLAGS):
             arrays[name] = columns[name]
-        elif name.startswith("reward:"):
-            arrays["reward_" + name.removeprefix("reward:")] = columns[name]
+        elif name.startswith(("reward:", "context:")):
+            arrays[name.replace(":", "_", 1)] = columns[name]
     if not next_names:
         return _pair_rows(arrays)
     return arrays | {"next_obs": np.column_stack([columns[f"next_obs:{name}"] for name in names])}
@@ -141,7 +141,7 @@ def column_name(cell: str) -> str:
 
 def is_known_column(name: str) -> bool:
     prefix, colon, _ = name.partition(":")
-    return prefix in (("obs", "next_obs", "action", "reward") if colon else ("action", "reward", *FLAGS))
+    return prefix in (("obs", "next_obs", "action", "reward", "context") if colon else ("action", "reward", *FLAGS))
 
 
 def check_header(header: list[str]) -> None:
@@ -170,6 +170,6 @@ def to_columns(arrays: Mapping[str, np.ndarray]) -> Arrays:
     for name, values in arrays.items():
         if name in ("reward", *FLAGS):
             columns[name] = values
-        elif name.startswith("reward_"):
-            columns["reward:" + name.removeprefix("reward_")] = values
+        elif name.startswith(("reward_", "context_")):
+            columns[name.replace("_", ":", 1)] = values
     return columns

@@ -42,6 +42,9 @@ class Transitions:
     """Names and kinds of the columns."""
     rewards: dict[str, np.ndarray] = field(default_factory=dict)
     """(T,) float64 for each reward, by its name."""
+    context: dict[str, np.ndarray] = field(default_factory=dict)
+    """(T,) float64 for each thing, such as the goal of an episode, that rewards may depend on and that is no part of
+    the state: always visible to models of rewards, never modelled, never a cause."""
     terminated: np.ndarray | None = None
     """(T,) bool: the step reached an end state."""
     truncated: np.ndarray | None = None
@@ -61,6 +64,7 @@ class Transitions:
             "next_obs": validate.table("next_obs", self.next_obs, (rows, d), names),
             "action": validate.action_table(self.action, rows, self.factors),
             "rewards": {k: validate.reward_vector(k, v, rows, names) for k, v in self.rewards.items()},
+            "context": {k: validate.context_vector(k, v, rows, names) for k, v in self.context.items()},
             "terminated": validate.flags("terminated", self.terminated, (rows,)),
             "truncated": validate.flags("truncated", self.truncated, (rows,)),
             "truth": validate.flags("truth", self.truth, (d, d + 1)),
@@ -123,6 +127,7 @@ class Transitions:
             next_obs=arrays["next_obs"],
             factors=validate.factors_of(arrays),
             rewards=validate.rewards_of(arrays),
+            context={k.removeprefix("context_"): v for k, v in arrays.items() if k.startswith("context_")},
             truth_rewards=truths,
             terminated=arrays.get("terminated"),
             truncated=arrays.get("truncated"),
@@ -153,6 +158,7 @@ class Transitions:
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
         arrays |= {reward_array(name): values for name, values in self.rewards.items()}
+        arrays |= {f"context_{name}": values for name, values in self.context.items()}
         return arrays | {f"truth_reward_{name}": values for name, values in self.truth_rewards.items()}
 
     def check_varies(self) -> None:
@@ -192,7 +198,8 @@ class Transitions:
         for name in ("obs", "action", "next_obs", "terminated", "truncated", "episode"):
             values = getattr(self, name)
             object.__setattr__(part, name, None if values is None else values[index])
-        object.__setattr__(part, "rewards", {name: values[index] for name, values in self.rewards.items()})
+        for name in ("rewards", "context"):
+            object.__setattr__(part, name, {key: values[index] for key, values in getattr(self, name).items()})
         return part
 
     def head(self, n: int) -> Transitions:

@@ -47,7 +47,7 @@ def check_present(arrays: Mapping[str, Any]) -> None:
 
 def _meant(name: str) -> str | None:
     contract = (*_REQUIRED, "reward", "terminated", "truncated", "episode")
-    if name in contract or name.startswith(("reward_", "truth")):
+    if name in contract or name.startswith(("reward_", "context_", "truth")):
         return None
     close = difflib.get_close_matches(name.lower(), contract, n=1, cutoff=0.75)
     return _NEAR_MISSES.get(name.lower()) or (close[0] if close else None)
@@ -124,6 +124,15 @@ def reward_vector(name: str, value: Any, rows: int, variables: Sequence[str]) ->
     array = numbers(reward_array(name), value)
     check_shape(reward_array(name), array, (rows,))
     return table(reward_array(name), array[:, None], (rows, 1), (name,))[:, 0]
+
+
+def context_vector(name: str, value: Any, rows: int, variables: Sequence[str]) -> np.ndarray:
+    check_name(name, "context")
+    if name == ACTION or name in variables:
+        raise DataError(f"context {name!r} has the name of {'the action' if name == ACTION else 'a variable'}")
+    array = numbers(f"context_{name}", value)
+    check_shape(f"context_{name}", array, (rows,))
+    return table(f"context_{name}", array[:, None], (rows, 1), (name,))[:, 0]
 
 
 def reward_array(name: str) -> str:

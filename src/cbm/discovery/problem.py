@@ -81,7 +81,7 @@ class Problem:
 
     @property
     def action_input(self) -> int | None:
-        """Index of the action among the inputs, if it is one."""
+        """Index of the action (in models of rewards: of action and context) among the inputs, if it is one."""
         has_action = len(self.columns.mean) > self.variables
         return self.variables if has_action else None
 
@@ -143,11 +143,16 @@ def reward_problem(
     seed: int,
     state_action: bool = False,
 ) -> Problem:
-    """s_{t+1} -> rewards (or (s_t, a_t) -> rewards)."""
+    """s_{t+1} -> rewards (or (s_t, a_t) -> rewards).
+
+    The context stands beside the state, with the action if that is an input: as one more node, whose own effect
+    on a reward nobody asks for.
+    """
 
     def table(data: Transitions) -> Table:
-        actions = action_columns(data.action, data.factors.discrete_actions)
-        inputs = np.concatenate([data.obs, actions], 1) if state_action else data.next_obs
+        state = [data.obs, action_columns(data.action, data.factors.discrete_actions)]
+        context = [values[:, None] for values in data.context.values()]
+        inputs = np.concatenate([*(state if state_action else [data.next_obs]), *context], 1)
         return Table(inputs, np.stack([data.rewards[name] for name in names], 1), data.episode)
 
     rows = table(train)

@@ -150,9 +150,9 @@ def _still_true(line: str, checkpoint: Checkpoint) -> bool:
 def fingerprint(data: Transitions) -> str:
     """A hash of the arrays: a run directory is resumed only with the data it was begun with."""
     digest = hashlib.sha256()
-    for array in (data.obs, data.action, data.next_obs, data.episode, *data.rewards.values()):
+    for array in (data.obs, data.action, data.next_obs, data.episode, *data.rewards.values(), *data.context.values()):
         digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update(json.dumps([*data.rewards, *data.factors.names]).encode())
+    digest.update(json.dumps([*data.rewards, *data.factors.names, *data.context]).encode())
     return digest.hexdigest()
 
 
