@@ -71,17 +71,24 @@ $(VENV)/.stamp-core: $(SPEC) $(VENV)/.stamp-torch
 	@$(PIP_INSTALL) -e .
 	@touch $@
 
-$(VENV)/.stamp-dev: $(SPEC) $(VENV)/.stamp-torch
+# robosuite without its dependencies: one of them insists on numpy < 2, which robosuite itself does not need.
+$(VENV)/.stamp-robosuite: $(SPEC) $(VENV)/.stamp-torch
+	@echo "Installing robosuite"
+	@$(PIP_INSTALL) mujoco numba opencv-python-headless pillow scipy termcolor
+	@$(PIP_INSTALL) --no-deps robosuite
+	@touch $@
+
+$(VENV)/.stamp-dev: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 	@echo "Installing cbm with what the tests need"
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/.stamp-core
 
-$(VENV)/.stamp-bench: $(SPEC) $(VENV)/.stamp-torch
+$(VENV)/.stamp-bench: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 	@echo "Installing cbm with what the benchmarks need"
-	@$(PIP_INSTALL) -e '.[bench]'
+	@$(PIP_INSTALL) -e '.[bench,mujoco]'
 	@touch $@ $(VENV)/.stamp-core
 
-$(VENV)/.stamp-all: $(SPEC) $(VENV)/.stamp-torch
+$(VENV)/.stamp-all: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 	@echo "Installing cbm with all extras"
-	@$(PIP_INSTALL) -e '.[tables,minari,bench,dev]'
+	@$(PIP_INSTALL) -e '.[tables,minari,mujoco,bench,dev]'
 	@touch $@ $(VENV)/.stamp-core $(VENV)/.stamp-dev $(VENV)/.stamp-bench

@@ -253,7 +253,7 @@ def test_bench_dispatches(run: Run, monkeypatch: pytest.MonkeyPatch, refused: Re
     assert code == 0 and json.loads(out) == {"seed": 3, "quick": True, "sizes": [4, 5]} and "a table" in err
     assert run("bench", "engine")[1] == "a table\n"
     code, out, _ = run("bench", "--json", "--seed", 1)
-    assert list(json.loads(out)) == ["discovery", "engine", "prediction"]
+    assert list(json.loads(out)) == ["discovery", "engine", "prediction", "worlds"]
     code, out, _ = run("bench", "engine", "--help")
     assert code == 0 and "What it measures." in out and "--sizes" in out and "--json" in out
     refused(run("bench", "engine", "--sizs", 3), "--sizs", "cbm bench engine --help")

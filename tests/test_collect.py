@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cbm.envs import make_world
-from cbm.envs.collect import collect
+from cbm.envs.collect import collect, collect_with_events
+from cbm.envs.contact import ContactWorld
+from cbm.envs.coverage import moved
+from cbm.envs.light import LightWorld
 from cbm.envs.registry import WORLDS
 from cbm.errors import DataError
 from cbm.transitions import Transitions
@@ -91,3 +97,117 @@ def test_impossible_amounts(steps: int, copies: int, seed: int) -> None:
 def test_unknown_policy() -> None:
     with pytest.raises(DataError, match="light: unknown policy 'hold'; choose one of random, scripted, mixed"):
         collect(make_world("light"), 100, policy="hold")
+
+
+# In several processes
+
+
+class SlowLight(LightWorld):
+    """Light as if its steps were slow."""
+
+    parallel = True
+
+
+@pytest.mark.parametrize("steps", [2000, 3050])
+def test_the_data_does_not_depend_on_the_number_of_processes(steps: int) -> None:
+    made = [collect_with_events(SlowLight(), steps, seed=3, recipe=SlowLight, workers=workers) for workers in (1, 2)]
+    first, other = (result.data.to_arrays() for result in made)
+    for key, array in first.items():
+        np.testing.assert_array_equal(array, other[key])
+    assert made[0].success == made[1].success
+    np.testing.assert_array_equal(collect(SlowLight(), steps, seed=3).obs, made[0].data.obs)
+
+
+def test_chunks_are_whole_episodes_with_streams_of_their_own() -> None:
+    world = SlowLight()
+    data = collect(world, 4000, seed=0)
+    starts = data.obs[:: world.horizon]
+    assert len(np.unique(starts, axis=0)) == len(starts) == 40
+    same = data.episode[1:] == data.episode[:-1]
+    np.testing.assert_array_equal(data.obs[1:][same], data.next_obs[:-1][same])
+    np.testing.assert_array_equal(collect(world, 1600, seed=0).obs, data.obs[:1600])  # longer data begins alike
+
+
+def test_mistakes_in_processes_are_told() -> None:
+    with pytest.raises(DataError, match="light: unknown policy 'hold'"):
+        collect_with_events(SlowLight(), 4000, policy="hold", recipe=SlowLight, workers=2)
+    with pytest.raises(DataError, match="workers=0"):
+        collect_with_events(SlowLight(), 4000, workers=0)
+    with pytest.raises(DataError, match="contact: option 'blocks'"):
+        recipe = partial(make_world, "contact", blocks=1)
+        collect_with_events(SlowLight(), 4000, recipe=recipe, workers=2)
+
+
+# What the log shows
+
+
+def test_events_and_success_are_counted() -> None:
+    world = ContactWorld()
+    made = collect_with_events(world, 5000, policy="scripted", seed=0)
+    rng = np.random.default_rng(0)
+    state = world.reset(64, rng)
+    act = world.policy("scripted", 64, rng)
+    held = []
+    for _ in range(world.horizon):
+        state = world.step(state, act(state, rng), rng)
+        held.append(world.held(state)[:, 0])
+    assert set(made.events) == {"block0 held", "block1 held", "block2 held"}
+    first_round = np.stack(held, 1).ravel()
+    assert made.events["block0 held"] == pytest.approx(first_round.mean(), abs=0.1)
+    assert set(made.success) == {"pick", "stack"} and all(0 <= share <= 1 for share in made.success.values())
+
+
+@pytest.mark.parametrize("rescale", [False, True])
+def test_movement_is_counted_in_metres(rescale: bool) -> None:
+    world = ContactWorld(rescale=rescale)
+    data = collect(world, 5000, seed=0)
+    share = moved(data, world.metres)
+    assert tuple(share) == ("hand", "block0", "block1", "block2", "fixed")
+    assert share["hand"] > 0.99 and share["fixed"] == 0
+    columns = [data.factors.index(f"block0_{axis}") for axis in "xyz"]
+    changed = (data.obs[:, columns] != data.next_obs[:, columns]).any(1).mean()
+    assert 0.9 * changed < share["block0"] <= changed, "of the slightest movements some are below a millimetre"
+
+
+def test_movement_without_metres_is_relative_to_the_range() -> None:
+    data = collect(ContactWorld(rescale=True), 5000, seed=0)
+    share = moved(data, None)
+    assert share["fixed"] == 0 and share["hand"] > 0.9 and 0.05 < share["block0"] < 0.5
+    assert moved(collect(make_world("light"), 500, seed=0), None) == {}
+
+
+# A full disk
+
+
+FULL_DISK = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+from cbm.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip("resource")
+    arguments = ["collect", "contact", "--steps", "2000", "--quiet", "--out"]
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, *arguments, str(tmp_path / "new" / f"log{suffix}")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode in (1, 2) and done.stdout == ""
+    assert done.stderr.startswith("cbm: ") and done.stderr.count("\n") == 1 and "File too large" in done.stderr
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    path = tmp_path / "log.npz"
+    collect(make_world("light"), 50, seed=0).save(path)
+    before = path.read_bytes()
+    arguments = ["collect", "contact", "--steps", "2000", "--quiet", "--force", "--out", str(path)]
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode in (1, 2)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]

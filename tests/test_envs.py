@@ -166,7 +166,9 @@ def test_a_world_of_ones_own() -> None:
         ("contcat", {}, "unknown world 'contcat'; did you mean 'contact'?"),
         ("zzz", {}, "unknown world 'zzz'; there are: contact, light"),
         ("contact", {"bricks": 3}, "contact: unknown option 'bricks'; its options are blocks, distractors"),
-        ("light", {"blocks": 3}, "light: unknown option 'blocks'; it has none"),
+        ("light", {"blocks": 3}, "light: unknown option 'blocks'; its options are distractors, world_seed, backend"),
+        ("light", {"backend": "mujoco"}, "light: unknown backend 'mujoco'; choose one of numpy"),
+        ("light", {"distractors": -1}, "light: option 'distractors' must be a whole number >= 0, not -1"),
         ("contact", {"blocks": 1}, "contact: option 'blocks' must be a whole number >= 2, not 1"),
         ("contact", {"blocks": 2.5}, "contact: option 'blocks' must be a whole number >= 2, not 2.5"),
         ("contact", {"blocks": True}, "contact: option 'blocks' must be a whole number"),
@@ -223,24 +225,30 @@ def test_unknown_policies(name: str) -> None:
 
 
 def test_list_of_worlds() -> None:
-    assert list_worlds() == [
-        {
-            "name": "contact",
-            "id": "cbm/Contact-v0",
-            "variables": 36,
-            "tasks": ["pick", "stack"],
-            "backends": ["numpy"],
-            "true_graph": True,
-        },
-        {
-            "name": "light",
-            "id": "cbm/Light-v0",
-            "variables": 6,
-            "tasks": ["cross", "park"],
-            "backends": ["numpy"],
-            "true_graph": True,
-        },
-    ]
+    listed = {entry["name"]: entry for entry in list_worlds()}
+    assert list(listed) == list(WORLDS)
+    assert listed["contact"] == {
+        "name": "contact",
+        "id": "cbm/Contact-v0",
+        "variables": 36,
+        "tasks": ["pick", "stack"],
+        "backends": ["numpy"],
+        "true_graph": True,
+    }
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_list_says_what_the_worlds_are(name: str) -> None:
+    """It is made without making them, so it could be wrong."""
+    world, entry = make_world(name), WORLDS[name]
+    assert (len(world.factors), world.tasks) == (entry.variables, entry.tasks)
+
+
+def test_worlds_whose_simulator_is_missing_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    listed = {entry["name"]: entry for entry in list_worlds()}
+    assert listed["cheetah"]["missing"] == {"mujoco": "pip install 'cbm-rl[mujoco]'"}
+    assert "missing" not in listed["contact"]
 
 
 # Seeds

@@ -21,6 +21,8 @@ COMMANDS = {
     "demo": "the whole story on two built-in worlds, in a few minutes",
     "envs": "list the built-in worlds: tasks, variables, whether the true graph is known",
     "collect": "make a log of transitions from a built-in world",
+    "verify": "find the true graph of a built-in world by intervening on it",
+    "render": "draw a built-in world: a picture or an animation",
     "discover": "learn the causal graph of a log and, for each reward, the state it needs",
     "abstract": "say which variables a reward needs, and why each one is kept or dropped",
     "export": "write the graph for another tool: networkx, DOT, GraphML, CSV, tigramite, ...",

@@ -15,12 +15,12 @@ from cbm.commands.console import heading, print_json, show
 from cbm.commands.places import check_file
 from cbm.errors import DataError
 
-BENCHMARKS = ("discovery", "engine", "prediction")
+BENCHMARKS = ("discovery", "engine", "prediction", "worlds")
 
 
 @dataclass(frozen=True)
 class Options:
-    """Run all measurements, or one: cbm bench discovery, cbm bench engine, cbm bench prediction.
+    """Run all measurements, or one: cbm bench discovery, engine, prediction or worlds.
 
     Each has options of its own: cbm bench discovery --help
     """

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tyro.conf import Positional
 
-from cbm.commands.arguments import Flag, MaybeInt, at_least, check_seed, parse
+from cbm.commands.arguments import Flag, MaybeInt, MaybeText, at_least, check_seed, parse
 from cbm.commands.console import Stages, duration, heading, plural, print_json, show, show_table
 from cbm.commands.naming import by_group, compact
 from cbm.commands.places import check_file, made_directory
+from cbm.commands.worlds import WorldOptions, recipe
+from cbm.envs.world import check_policy
 from cbm.formats import SUFFIXES
 from cbm.validate import MIN_ROWS
 
 if TYPE_CHECKING:
+    from cbm.envs.collect import Collected
     from cbm.envs.world import World
     from cbm.transitions import Transitions
 
@@ -37,13 +42,15 @@ class Options:
     """Number of transitions."""
     out: Path
     """File to write: .npz, .csv or .parquet."""
-    policy: Literal["mixed", "scripted", "random", "hold"] = "mixed"
-    """scripted: goes after the tasks.
-    random: does not.
+    policy: str = "mixed"
+    """Who acts. random: at random.
+    scripted, skills, or the name of a task: goes after something, clumsily now and then.
     mixed: both in turns.
-    hold: takes a block and never lets go (contact only)."""
+    Worlds differ in what they have; a wrong name lists them."""
     seed: int = 0
-    """Seed of the log: the same seed gives the same file."""
+    """Seed of the log: the same seed gives the same file, whatever the number of workers."""
+    backend: MaybeText = None
+    """What simulates the world, where there is a choice. Left out: its first one."""
     blocks: MaybeInt = None
     """How many movable blocks (contact only). Left out: as the world says."""
     distractors: MaybeInt = None
@@ -52,6 +59,10 @@ class Options:
     """Give every variable its own scale and offset, as sensors do."""
     world_seed: MaybeInt = None
     """Seed of the world itself (which distractor follows which part of the action). Left out: 0."""
+    option: WorldOptions = ()
+    """Any other option of the world; may be repeated."""
+    workers: MaybeInt = None
+    """Processes that simulate, for worlds that are slow enough to need them. Left out: one for each core."""
     force: Flag = False
     """Overwrite the file if it exists."""
     json: Flag = False
@@ -65,38 +76,53 @@ def main(arguments: list[str]) -> None:
     at_least("--steps", options.steps, MIN_ROWS)
     check_seed(options.seed)
     check_seed(options.world_seed, "--world-seed")
+    at_least("--workers", options.workers, 1)
     check_file(options.out, force=options.force, suffixes=SUFFIXES)
-    world = _world(options)
+    more = {"blocks": options.blocks, "world_seed": options.world_seed, "rescale": options.rescale or None}
+    make = recipe(options.env, options.backend, options.distractors, options.option, **more)
+    world = make()
+    check_policy(options.env, options.policy, world.policies)
     start = time.monotonic()
-    data = log_of(world, options.env, options.steps, options.policy, options.seed, options.quiet)
+    workers = options.workers or os.cpu_count() or 1
+    collected = log_of(world, options.env, options.steps, options.policy, options.seed, options.quiet, make, workers)
     with made_directory(options.out.parent):
-        data.save(options.out)
-    summary = _summary(options, data, time.monotonic() - start)
+        collected.data.save(options.out)
+    summary = _summary(options, world, collected, time.monotonic() - start)
     if options.json:
         print_json(summary)
     else:
-        _show(options, data, summary)
+        _show(options, collected.data, summary)
 
 
-def _world(options: Options) -> World:
-    from cbm.envs.registry import make_world
-
-    given = {name: getattr(options, name) for name in ("blocks", "distractors", "world_seed")}
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if options.rescale:
-        chosen["rescale"] = True
-    return make_world(options.env, **chosen)
-
-
-def log_of(world: World, name: str, steps: int, policy: str, seed: int, quiet: bool) -> Transitions:
+def log_of(
+    world: World,
+    name: str,
+    steps: int,
+    policy: str,
+    seed: int,
+    quiet: bool,
+    make: Callable[[], World] | None = None,
+    workers: int = 1,
+) -> Collected:
     """Collect with a progress bar."""
-    from cbm.envs.collect import collect
+    from cbm.envs.collect import collect_with_events
 
     with Stages({"collect": f"collecting from {name}"}, quiet) as stages:
-        return collect(world, steps, policy=policy, seed=seed, progress=lambda made: stages("collect", made / steps))
+        return collect_with_events(
+            world,
+            steps,
+            policy=policy,
+            seed=seed,
+            progress=lambda made: stages("collect", made / steps),
+            recipe=make,
+            workers=workers,
+        )
 
 
-def _summary(options: Options, data: Transitions, seconds: float) -> dict[str, Any]:
+def _summary(options: Options, world: World, collected: Collected, seconds: float) -> dict[str, Any]:
+    from cbm.envs.coverage import moved
+
+    data = collected.data
     changed = (data.obs != data.next_obs).mean(axis=0)
     return {
         "out": str(options.out),
@@ -116,6 +142,7 @@ def _summary(options: Options, data: Transitions, seconds: float) -> dict[str, A
             for name, r in data.rewards.items()
         },
         "variables": {name: {"changed": float(share)} for name, share in zip(data.factors.names, changed)},
+        "coverage": {"moved": moved(data, world.metres), "events": collected.events, "success": collected.success},
         "true_graph": data.truth is not None and options.out.suffix.lower() != ".csv",
         "seconds": round(seconds, 3),
     }
@@ -136,10 +163,24 @@ def _show(options: Options, data: Transitions, summary: dict[str, Any]) -> None:
     rows = [(compact(names), _range(names, summary)) for names in by_group(data.factors)]
     show_table((plural(len(data.factors), "variable"), share), rows, right=(share,))
     show()
+    _show_coverage(summary["coverage"])
     if data.truth is not None and not summary["true_graph"]:
         show("A .csv file has no place for the true graph; .npz and .parquet have.")
     show(f"took  {duration(summary['seconds'])}")
     show(f"next  cbm discover {options.out} --out runs/{options.out.stem}")
+
+
+def _show_coverage(coverage: dict[str, dict[str, float]]) -> None:
+    """What is not in the log cannot be learnt from it."""
+    parts = (("moved", "{} moved", "steps"), ("events", "{}", "steps"), ("success", "{} succeeded", "episodes"))
+    rows = [
+        (text.format(name), f"{100 * share:.1f} % of {of}")
+        for key, text, of in parts
+        for name, share in coverage[key].items()
+    ]
+    if rows:
+        show_table(("coverage", "in"), rows, right=("in",))
+        show()
 
 
 def _range(names: list[str], summary: dict[str, Any]) -> str:

@@ -140,7 +140,7 @@ def _log(name: str, steps: int, options: Options, teller: Teller) -> Transitions
 
     start = time.monotonic()
     quiet = options.quiet or options.json
-    data = log_of(make_world(name), name, steps, "mixed", options.seed, quiet)
+    data = log_of(make_world(name), name, steps, "mixed", options.seed, quiet).data
     path = options.out / f"{name}.npz"
     if not path.exists():
         with made_directory(path.parent):

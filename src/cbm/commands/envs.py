@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from cbm.commands.arguments import Flag, parse
 from cbm.commands.console import print_json, show, show_table
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> None:
             str(world["variables"]),
             ", ".join(world["tasks"]),
             "known" if world["true_graph"] else "unknown",
-            ", ".join(world["backends"]),
+            ", ".join(_backend(backend, world) for backend in world["backends"]),
             world["id"],
         )
         for world in worlds
@@ -41,4 +42,11 @@ def main(arguments: list[str]) -> None:
     show()
     for name, entry in WORLDS.items():
         show(f"{name}: {entry.description}")
+    missing = {backend: command for world in worlds for backend, command in world.get("missing", {}).items()}
+    for backend, command in missing.items():
+        show(f"\nWorlds on {backend} need: {command}")
     show("\nA log of one of them: cbm collect contact --steps 60000 --out contact.npz")
+
+
+def _backend(name: str, world: dict[str, Any]) -> str:
+    return f"{name} (not installed)" if name in world.get("missing", {}) else name

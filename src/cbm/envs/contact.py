@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cbm.envs.world import Policy, Rng, check_policy, whole_number, yes_or_no
+from cbm.envs.world import Policy, Rng, WorldBase, check_policy, check_values, whole_number, yes_or_no
 from cbm.factors import Factors, Variable
 
 REACH = 0.12  # the hand holds a block when it is closer than this along every axis
@@ -23,6 +23,7 @@ SLIP = 0.003  # standard deviation of the noise on every position that moves
 CLOSED = 0.5  # the gripper holds when its opening, in [0, 1], is below this
 GOAL = np.array([0.2, -0.2, 0.3])  # where task `pick` wants block 0
 ABOVE = np.array([0.0, 0.0, 0.1])  # where task `stack` wants block 1, relative to the fixed block
+ARRIVED = 0.05  # a task has succeeded when its block is closer than this to where it is wanted
 NOISE = {"scripted": 0.3, "mixed": 0.3, "hold": 0.1}  # exploration noise of each policy that fetches
 
 
@@ -66,7 +67,7 @@ class Layout:
         return self.ud.stop
 
 
-class ContactWorld:
+class ContactWorld(WorldBase):
     """36 variables by default; `blocks=4, distractors=12, rescale=True` is the harder one with 43.
 
     `rescale` reports every variable in a unit and from an origin of its own, over six orders of
@@ -92,6 +93,12 @@ class ContactWorld:
         d = self.layout.size
         self.scale = 10.0 ** rng.uniform(-3, 3, d) if rescale else np.ones(d)
         self.offset = self.scale * rng.normal(0, 5, d) if rescale else np.zeros(d)
+        low, high = np.full(d, -EDGE), np.full(d, EDGE)
+        low[self.layout.gripper], high[self.layout.gripper] = 0, 1
+        low[self.layout.cd.start :], high[self.layout.cd.start :] = -1, 1
+        self.bounds = self.observe(low), self.observe(high)
+        self.metres = 1 / self.scale
+        self.metres[[self.layout.gripper, *range(self.layout.cd.start, d)]] = np.nan
 
     def reset(self, n: int, rng: Rng) -> np.ndarray:
         lay = self.layout
@@ -133,8 +140,33 @@ class ContactWorld:
             "stack": _closeness(hand - second) + 2 * _closeness(second - state[:, lay.fixed] - ABOVE),
         }
 
+    def success(self, state: np.ndarray) -> dict[str, np.ndarray]:
+        lay = self.layout
+        gaps = {
+            "pick": state[:, lay.block(0)] - GOAL,
+            "stack": state[:, lay.block(1)] - state[:, lay.fixed] - ABOVE,
+        }
+        return {task: np.linalg.norm(gap, axis=1) < ARRIVED for task, gap in gaps.items()}
+
+    def events(self, state: np.ndarray) -> dict[str, np.ndarray]:
+        return {f"block{k} held": held for k, held in enumerate(self.held(state).T)}
+
     def observe(self, state: np.ndarray) -> np.ndarray:
         return state * self.scale + self.offset
+
+    def intervene(self, state: np.ndarray, variable: int, value: np.ndarray) -> np.ndarray:
+        check_values(self.factors, self.bounds, variable, value)
+        changed = state.copy()
+        changed[:, variable] = (value - self.offset[variable]) / self.scale[variable]
+        return changed
+
+    def render(self, state: np.ndarray, width: int, height: int) -> np.ndarray:
+        from cbm.envs.sketches import table_top
+
+        lay = self.layout
+        blocks = lay.positions(state[None])[0]
+        closed = bool(state[lay.gripper] < CLOSED)
+        return table_top(state[lay.hand], closed, blocks, state[lay.fixed], GOAL, EDGE, width, height)
 
     def policy(self, name: str, n: int, rng: Rng) -> Policy:
         check_policy("contact", name, self.policies)

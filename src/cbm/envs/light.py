@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from cbm.envs.world import Policy, Rng, check_policy
+from cbm.envs.world import Policy, Rng, WorldBase, check_policy
 from cbm.factors import Factors, Variable
 
 NAMES = ("position", "speed", "light", "countdown", "radio", "wind")
 POSITION, SPEED, LIGHT, COUNTDOWN, RADIO, WIND = range(6)
 ACTION = len(NAMES)  # the last column of the graph
+PARKED = 0.1  # the car has parked when it is closer than this to the origin
 EXPLORE = {"random": 1.0, "scripted": 0.3, "mixed": 0.6}  # share of steps with a random throttle
 
 
-class LightWorld:
+class LightWorld(WorldBase):
     """Six variables; task `cross` pays for speed at green, task `park` for standing at the origin."""
 
     tasks: tuple[str, ...] = ("cross", "park")
@@ -44,6 +45,9 @@ class LightWorld:
         self.truth_rewards = {task: np.zeros(len(NAMES), dtype=bool) for task in self.tasks}
         self.truth_rewards["cross"][[SPEED, LIGHT]] = True
         self.truth_rewards["park"][POSITION] = True
+        self.bounds = np.full(len(NAMES), -np.inf), np.full(len(NAMES), np.inf)
+        for variable, low, high in ((POSITION, -2, 2), (SPEED, -1, 1), (LIGHT, 0, 1), (COUNTDOWN, 0, 1)):
+            self.bounds[0][variable], self.bounds[1][variable] = low, high
 
     def reset(self, n: int, rng: Rng) -> np.ndarray:
         state = rng.uniform(-1, 1, (n, len(NAMES)))
@@ -69,8 +73,14 @@ class LightWorld:
         green = np.where(state[:, LIGHT] > 0.5, 1.0, -1.0)
         return {"cross": green * state[:, SPEED], "park": -np.abs(state[:, POSITION])}
 
-    def observe(self, state: np.ndarray) -> np.ndarray:
-        return state
+    def success(self, state: np.ndarray) -> dict[str, np.ndarray]:
+        return {"park": np.abs(state[:, POSITION]) < PARKED}  # one cannot be done with driving across
+
+    def render(self, state: np.ndarray, width: int, height: int) -> np.ndarray:
+        from cbm.envs.sketches import crossing
+
+        position, speed, light, countdown = (float(state[k]) for k in (POSITION, SPEED, LIGHT, COUNTDOWN))
+        return crossing(position, speed, light > 0.5, countdown, width, height)
 
     def policy(self, name: str, n: int, rng: Rng) -> Policy:
         check_policy("light", name, self.policies)
