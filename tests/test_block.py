@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 from functools import cache
@@ -434,6 +435,14 @@ def test_the_graphs() -> None:
     for graph in (paper, physical):
         for k in range(31, 47):
             assert np.flatnonzero(graph[k]).tolist() == [k]
+
+
+@pytest.mark.skipif("MUJOCO_GL" not in os.environ, reason="needs MUJOCO_GL=egl or another way to draw")
+def test_a_picture_shows_the_blocks() -> None:
+    picture = world().render(clear_table()[0], 160, 120)
+    assert picture.shape == (120, 160, 3) and picture.dtype == np.uint8
+    elsewhere = world().render(placed(clear_table(), mov0_pos=(0.1, 0.1, 0.82))[0], 160, 120)
+    assert 20 < (picture != elsewhere).any(axis=2).sum() < 4000
 
 
 def test_wrong_options() -> None:

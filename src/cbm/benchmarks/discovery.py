@@ -5,8 +5,6 @@ Rows of the CSV are written as they are finished; the same command again goes on
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 import sys
 import time
@@ -21,28 +19,27 @@ from rich.table import Table
 
 from cbm.abstraction.rules import cbm_abstraction
 from cbm.benchmarks.baselines import Baseline, best_threshold_f1, boosted_trees, linear
+from cbm.benchmarks.store import Columns, Row, Store
 from cbm.discovery.discover import discover
 from cbm.discovery.settings import ModelName, Settings, preset
 from cbm.envs.collect import collect
 from cbm.envs.contact import ContactWorld
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
-from cbm.runs import atomic_write_text
 from cbm.scores import Score, compare
 from cbm.transitions import Transitions
 
 WorldName = Literal["contact", "contact-hard", "contact-hold"]
-Row = dict[str, Any]
 BASELINES = ("linear", "trees")
 TEXT = ("world", "method", "preset")
 WHOLE = ("seed", "transitions", "rewards")
 KEY = (*TEXT, *WHOLE, "minutes")
-"""What makes a row; a row with the same key is not computed again."""
 NUMBERS = (
     "f1", "best_f1", "best_threshold", "accuracy", "precision", "recall", "auroc", "null_cmi",
     "abstractions", "tasks", "seconds",
 )  # fmt: skip
-FIELDS = (*KEY, *NUMBERS)
+COLUMNS = Columns(KEY, NUMBERS, TEXT, WHOLE)
+FIELDS = COLUMNS.all
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ def main(options: Options) -> dict[str, Any]:
     """A row per world, method and seed, and their means over the seeds."""
     if options.quick:
         options = replace(options, seeds=options.seeds[:1], minutes=0.1, worlds=options.worlds[:1], transitions=5000)
-    console, store = Console(), _Store(options.out)
+    console, store = Console(), Store(options.out, COLUMNS)
     rows: list[Row] = []
     for world in options.worlds:
         for seed in (options.seed + offset for offset in options.seeds):
@@ -96,7 +93,7 @@ def make_data(world: WorldName, seed: int, transitions: int) -> Transitions:
     return collect(ContactWorld(world_seed=seed, **hard), transitions, policy, seed=seed)  # type: ignore[arg-type]
 
 
-def _one_data_set(world: WorldName, seed: int, options: Options, store: _Store, console: Console) -> list[Row]:
+def _one_data_set(world: WorldName, seed: int, options: Options, store: Store, console: Console) -> list[Row]:
     data: Transitions | None = None
     rows = []
     for method in (*options.models, *(BASELINES if options.baselines else ())):
@@ -174,48 +171,6 @@ def _scored(score: Score, values: np.ndarray, truth: np.ndarray, seconds: float)
 def exact_abstractions(graph: CausalGraph, truth: np.ndarray, rewards: dict[str, np.ndarray]) -> int:
     """Number of tasks whose abstraction has every variable it needs and no other."""
     return sum(np.array_equal(graph.mask(task), cbm_abstraction(truth, rewards[task])) for task in rewards)
-
-
-class _Store:
-    """Rows in a CSV file, its first line the command that started it; rewritten whole, so never torn."""
-
-    def __init__(self, path: Path | None):
-        self.path, self.rows = path, list[Row]()
-        self.comment = f"# {shlex.join(sys.argv)}"
-        if path and path.exists():
-            lines = path.read_text(encoding="utf-8").splitlines()
-            if lines and lines[0].startswith("#"):
-                self.comment = lines.pop(0)
-            self.rows = [self._parsed(line) for line in csv.DictReader(lines)]
-
-    def _parsed(self, line: dict[str, str]) -> Row:
-        if set(line) != set(FIELDS):
-            raise DataError(f"{self.path} is not a file of this benchmark: its columns differ")
-        try:
-            return {field: _value(field, line[field]) for field in FIELDS}
-        except (TypeError, ValueError) as error:
-            raise DataError(f"{self.path}: cannot read the row of {line['world']}, {line['method']}") from error
-
-    def find(self, key: Row) -> Row | None:
-        return next((row for row in self.rows if all(row[field] == key[field] for field in KEY)), None)
-
-    def add(self, row: Row) -> None:
-        self.rows.append(row)
-        if self.path:
-            text = io.StringIO()
-            text.write(self.comment + "\n")
-            writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows)
-            atomic_write_text(self.path, text.getvalue())
-
-
-def _value(field: str, text: str) -> Any:
-    if field in TEXT:
-        return text
-    if field in WHOLE:
-        return int(text)
-    return float(text) if text else None
 
 
 def _means(rows: list[Row]) -> list[Row]:

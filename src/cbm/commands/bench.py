@@ -16,11 +16,13 @@ from cbm.commands.places import check_file
 from cbm.errors import DataError
 
 BENCHMARKS = ("discovery", "engine", "prediction", "worlds")
+LONG = ("table1",)
+"""Hours of work: by name only."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Run all measurements, or one: cbm bench discovery, engine, prediction or worlds.
+    """Run all measurements, or one: cbm bench discovery, engine, prediction, worlds, or table1 (hours, by name only).
 
     Each has options of its own: cbm bench discovery --help
     """
@@ -59,8 +61,8 @@ def main(arguments: list[str]) -> None:
 
 
 def _one(name: str, arguments: list[str]) -> None:
-    if name not in BENCHMARKS:
-        raise DataError(f"unknown benchmark {name!r}; choose one of {', '.join(BENCHMARKS)}")
+    if name not in (*BENCHMARKS, *LONG):
+        raise DataError(f"unknown benchmark {name!r}; choose one of {', '.join((*BENCHMARKS, *LONG))}")
     module = _module(name)
     json = Annotated[bool, arg(help="Print the result as JSON.", help_behavior_hint="")]
     # Its own options, and --json, which is the same for all commands.

@@ -75,6 +75,20 @@ FINGER_STEP = 0.25
 """The finger target, in [-1, 1], moves so far in one control step: 0.01 in 2 ms."""
 
 
+@dataclass(frozen=True)
+class Handling:
+    """What plans have to know of a backend's hand."""
+
+    lowest: float = 0.0
+    """Plans do not send the hand lower than this, where its fingers would scrape over the table."""
+    closing: int = 10
+    """Steps in which fingers have closed on a thing."""
+    firm: int = 1
+    """Steps for which both pads touch a thing before it is held firmly."""
+    drifts: bool = False
+    """The hand drifts for a while after it moved: plans hold it where it was sent, and wait until it stays there."""
+
+
 class Backend(Protocol):
     """n copies of a scene, stepped at once.
 
@@ -89,6 +103,7 @@ class Backend(Protocol):
     columns: dict[str, np.ndarray]
     half_open: float
     """The left finger's position half way between closed and open."""
+    handling: Handling
 
     def start(self, hand: np.ndarray, poses: np.ndarray) -> np.ndarray:
         """States (n, size) at rest, with the hand at `hand` (n, 3), fingers open, and the things at `poses`

@@ -16,6 +16,8 @@ from cbm.envs.manipulation.backend import REACH, Vector
 
 CLOSE, OPEN = 1.0, -1.0
 STILL = 0.001  # a hand that moves less than this in a step is not getting anywhere
+SETTLED = 0.007  # where a hand drifts, a pause counts the steps in which it is so near to where it was sent
+NEAR = 0.03  # a point that is so near to where it was sent is kept there
 PATIENCE = 3  # steps of that before it goes back, and without a grasp before that is believed
 
 
@@ -25,6 +27,7 @@ class Places(Protocol):
     places: tuple[str, ...]
     """Names of the points that `points` gives, among them "hand" and "room", which is the origin."""
     spec: Any
+    backend: Any
 
     def points(self, state: np.ndarray) -> np.ndarray: ...
 
@@ -95,6 +98,7 @@ class Courier:
         self._length = np.array([len(plan) for plan in self.plans])
         self._most = int(self._length.max())
         places, things = self.world.places, ("", *self.world.spec.names)
+        self._handling = self.world.backend.handling
 
         def table(read: Any) -> np.ndarray:
             rows = [[read(leg) for leg in (*plan, *[plan[-1]] * (self._most - len(plan)))] for plan in self.plans]
@@ -104,9 +108,11 @@ class Courier:
         self._moved = table(lambda leg: places.index(leg.moved))
         self._offset = table(lambda leg: leg.offset)
         self._grip = table(lambda leg: leg.grip)
-        self._tolerance = table(lambda leg: leg.tolerance)
-        self._stay = table(lambda leg: leg.stay)
-        self._limit = table(lambda leg: leg.limit)
+        handling = self._handling
+        settled = SETTLED if handling.drifts else inf
+        self._tolerance = table(lambda leg: leg.tolerance if leg.until or leg.to != HERE else settled)
+        self._stay = table(lambda leg: max(leg.stay, handling.firm) if leg.until else leg.stay)
+        self._limit = table(lambda leg: max(leg.limit, handling.closing) if leg.until else leg.limit)
         self._until = table(lambda leg: things.index(leg.until))
         self._holding = table(lambda leg: things.index(leg.holding))
         self._rows = np.arange(self.n)
@@ -115,6 +121,8 @@ class Courier:
         self.shift = np.zeros((self.n, self._most, 3))
         self._hand_before = np.full((self.n, 3), inf)
         self._points = np.zeros((self.n, len(places), 3))
+        self._kept, self._sent = np.zeros((self.n, 3)), np.zeros((self.n, 3))
+        self._sent_what = np.full(self.n, -1)
 
     def begin(self, who: np.ndarray, plan: np.ndarray, at: np.ndarray | int = 0) -> None:
         """The copies `who` (n,) start their `plan` (n,) at leg `at`; others go on with what they are doing."""
@@ -122,6 +130,7 @@ class Courier:
         self.at = np.where(who, at, self.at)
         for counter in (self.taken, self._count, self._there, self._still, self._empty):
             counter[who] = 0
+        self._sent_what[who] = -1
 
     @property
     def points(self) -> np.ndarray:
@@ -149,7 +158,10 @@ class Courier:
     def act(self) -> np.ndarray:
         """The action (n, 4) that each copy's leg asks for in the state last looked at."""
         self.taken += 1
+        self._keep()
         gap = self._gap()
+        self._sent_what = self._moved[self.plan, self.at]
+        self._sent = self._points[self._rows, self._sent_what] + gap
         grip = self._grip[self.plan, self.at]
         return np.concatenate([np.clip(gap / REACH, -1, 1), grip[:, None]], axis=1)
 
@@ -161,8 +173,22 @@ class Courier:
     def _gap(self) -> np.ndarray:
         """(n, 3) from the moved point to the place where it should be."""
         key, points = (self.plan, self.at), self._points
-        place = points[self._rows[:, None], self._to[key], np.arange(3)]
-        return place + self._offset[key] + self.shift[self._rows, self.at] - points[self._rows, self._moved[key]]
+        to, moved = self._to[key], self._moved[key]
+        place = points[self._rows[:, None], to, np.arange(3)]
+        if self._handling.drifts:
+            place = np.where(to == moved[:, None], self._kept, place)
+        place = place + self._offset[key] + self.shift[self._rows, self.at]
+        place[moved == 0, 2] = np.maximum(place[moved == 0, 2], self._handling.lowest)
+        return place - points[self._rows, moved]
+
+    def _keep(self) -> None:
+        """Where a leg begins, decides where its point is kept along axes on which it is not to move: where the leg
+        before sent it, if it came near, else where it is."""
+        moved = self._moved[self.plan, self.at]
+        now = self._points[self._rows, moved]
+        near = (np.linalg.norm(self._sent - now, axis=1) < NEAR) & (self._sent_what == moved)
+        kept = np.where(near[:, None], self._sent, now)
+        self._kept = np.where((self._count == 0)[:, None], kept, self._kept)
 
     def _move(self, by: np.ndarray) -> None:
         changed = by != 0

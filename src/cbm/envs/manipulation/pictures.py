@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from cbm.errors import DataError
+
 COLOURS = {"marker": (0.35, 0.3, 0.75, 0.8), "goal": (0.1, 0.7, 0.2, 0.45)}
 SIZES = {"marker": (0.02, 0.001, 0.0), "goal": (0.012, 0.0, 0.0)}
 
@@ -15,7 +17,10 @@ def draw(
 ) -> np.ndarray:
     """A picture (height, width, 3) from the camera `view`. The renderer's memory is freed before returning."""
     shapes = {"marker": mujoco.mjtGeom.mjGEOM_CYLINDER, "goal": mujoco.mjtGeom.mjGEOM_SPHERE}
-    renderer = mujoco.Renderer(model, height, width)
+    try:
+        renderer = mujoco.Renderer(model, height, width)
+    except (mujoco.FatalError, RuntimeError, ValueError, ImportError, AttributeError) as problem:
+        raise DataError(f"cannot draw ({problem}); without a display, set MUJOCO_GL=egl first") from None
     try:
         renderer.update_scene(data, camera="view")
         scene = renderer.scene

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cbm.envs.manipulation.backend import RATE, REACH, SceneSpec
+from cbm.envs.manipulation.backend import RATE, REACH, TABLE, Handling, SceneSpec
 from cbm.envs.manipulation.robosuite_scene import body_name, import_robosuite, joint_name, scene_model, start_joints
 from cbm.envs.manipulation.simulator import import_mujoco
 from cbm.errors import DataError
@@ -33,6 +33,7 @@ class RobosuiteBackend:
     """
 
     half_open = (FINGER_CLOSED + FINGER_OPEN) / 2
+    handling = Handling(lowest=TABLE + 0.02, closing=20, firm=5, drifts=True)  # the fingers end 1.4 cm below the grip point
 
     def __init__(self, spec: SceneSpec, threads: int = 1, timestep: float = 0.002):
         self._mujoco = import_mujoco()

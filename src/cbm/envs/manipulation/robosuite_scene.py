@@ -128,9 +128,7 @@ def _strip(root: ElementTree.Element) -> None:
     """Removes shapes that nothing can touch, and the meshes, materials and textures that only they use."""
     for body in root.iter("body"):
         for geom in list(body.findall("geom")):
-            if geom.get("contype") == "0" and geom.get("conaffinity") == "0":
-                body.remove(geom)
-            elif geom.get("class") == "visual" or geom.get("material"):
+            if (geom.get("contype") == "0" and geom.get("conaffinity") == "0") or geom.get("class") == "visual" or geom.get("material"):
                 body.remove(geom)
     used = {geom.get("mesh") for geom in root.iter("geom")}
     asset = root.find("asset")

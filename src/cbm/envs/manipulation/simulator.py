@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cbm.envs.manipulation.backend import FINGER_STEP, RATE, REACH, SceneSpec
+from cbm.envs.manipulation.backend import FINGER_STEP, RATE, REACH, Handling, SceneSpec
 from cbm.envs.manipulation.scene import FINGER_CLOSED, FINGER_OPEN, TIMESTEP, scene_xml
 from cbm.errors import DataError
 
@@ -39,6 +39,7 @@ class MujocoBackend:
     """The floating gripper among the things of `spec`; `threads` copies are stepped at the same time."""
 
     half_open = (FINGER_CLOSED + FINGER_OPEN) / 2
+    handling = Handling()
 
     def __init__(self, spec: SceneSpec, threads: int = 1):
         self._mujoco = import_mujoco()
