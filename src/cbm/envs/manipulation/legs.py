@@ -16,7 +16,7 @@ from cbm.envs.manipulation.backend import REACH, Vector
 
 CLOSE, OPEN = 1.0, -1.0
 STILL = 0.001  # a hand that moves less than this in a step is not getting anywhere
-SETTLED = 0.007  # where a hand drifts, a pause counts the steps in which it is so near to where it was sent
+SETTLED = 0.007  # a hand that drifts and is so near to where it was sent stays there
 NEAR = 0.03  # a point that is so near to where it was sent is kept there
 PATIENCE = 3  # steps of that before it goes back, and without a grasp before that is believed
 
@@ -109,8 +109,8 @@ class Courier:
         self._offset = table(lambda leg: leg.offset)
         self._grip = table(lambda leg: leg.grip)
         handling = self._handling
-        settled = SETTLED if handling.drifts else inf
-        self._tolerance = table(lambda leg: leg.tolerance if leg.until or leg.to != HERE else settled)
+        pause = SETTLED if handling.drifts else inf  # counts the steps in which the hand stays where it was sent
+        self._tolerance = table(lambda leg: leg.tolerance if leg.until or leg.to != HERE else min(leg.tolerance, pause))
         self._stay = table(lambda leg: max(leg.stay, handling.firm) if leg.until else leg.stay)
         self._limit = table(lambda leg: max(leg.limit, handling.closing) if leg.until else leg.limit)
         self._until = table(lambda leg: things.index(leg.until))

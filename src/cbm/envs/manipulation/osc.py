@@ -161,11 +161,12 @@ class Arm:
         step1, step2, model, data = self.mujoco.mj_step1, self.mujoco.mj_step2, self.model, self.data
         low, high = self._range.T
         data.ctrl[self._fingers] = (low + high) / 2 + (high - low) / 2 * np.array((-target, target))
+        held = np.empty(9) if pose is None else pose
         for k in range(steps):
             step1(model, data)
             if k == 0 and pose is None:
-                pose = self.orientation.copy()
-            _command(goal, pose, *self._inputs)
+                held[:] = self.orientation
+            _command(goal, held, *self._inputs)
             step2(model, data)
 
     def jacobian(self) -> np.ndarray:
@@ -178,11 +179,11 @@ class Arm:
         for _ in range(tries):
             self.mujoco.mj_kinematics(self.model, self.data)
             error = np.concatenate([goal - self.position, turn(pose, self.orientation)])
-            size = np.linalg.norm(error)
+            size = float(np.linalg.norm(error))
             if size < 1e-12:
                 return
             jac = self.jacobian()
             ease = min(1e-4, size**2)  # damped far away, where a full step could lead anywhere
             change = jac.T @ np.linalg.solve(jac @ jac.T + ease * np.eye(6), error)
-            self.data.qpos[joints] += change * min(1.0, 0.3 / np.abs(change).max())
+            self.data.qpos[joints] += change / max(1.0, float(np.abs(change).max()) / 0.3)
         self.mujoco.mj_kinematics(self.model, self.data)

@@ -33,7 +33,8 @@ class RobosuiteBackend:
     """
 
     half_open = (FINGER_CLOSED + FINGER_OPEN) / 2
-    handling = Handling(lowest=TABLE + 0.02, closing=20, firm=5, drifts=True)  # the fingers end 1.4 cm below the grip point
+    # The fingers end 1.4 cm below the grip point.
+    handling = Handling(lowest=TABLE + 0.02, closing=20, firm=5, drifts=True)
 
     def __init__(self, spec: SceneSpec, threads: int = 1, timestep: float = 0.002):
         self._mujoco = import_mujoco()

@@ -46,19 +46,14 @@ def scene_model(mujoco: Any, spec: SceneSpec, timestep: float, looks: bool = Fal
     """
     with quiet():
         root = ElementTree.fromstring(_task(spec).get_xml())
-    option = root.find("option")
-    assert option is not None
-    option.set("timestep", str(timestep))
-    world = root.find("worldbody")
-    assert world is not None
-    for body in list(world.findall("body")):
+    _child(root, "option").set("timestep", str(timestep))
+    world = _child(root, "worldbody")
+    for body in world.findall("body"):
         if body.get("mocap"):  # robosuite's own, for showing targets
             world.remove(body)
     for thing in spec.things:
-        body = world.find(f"body[@name='{body_name(thing)}']")
-        assert body is not None
         if not thing.movable:
-            body.set("mocap", "true")
+            _child(world, f"body[@name='{body_name(thing)}']").set("mocap", "true")
     if looks:
         ElementTree.SubElement(world, "camera", CAMERA)
         visual = ElementTree.SubElement(root, "visual")
@@ -126,20 +121,21 @@ def _object(thing: Thing) -> Any:
 
 def _strip(root: ElementTree.Element) -> None:
     """Removes shapes that nothing can touch, and the meshes, materials and textures that only they use."""
-    for body in root.iter("body"):
-        for geom in list(body.findall("geom")):
-            if (geom.get("contype") == "0" and geom.get("conaffinity") == "0") or geom.get("class") == "visual" or geom.get("material"):
-                body.remove(geom)
+    parts = [*root.iter("body"), _child(root, "worldbody")]
+    for part in parts:
+        for geom in part.findall("geom"):
+            if geom.get("class") == "visual" or geom.get("contype") == geom.get("conaffinity") == "0":
+                part.remove(geom)
+            else:
+                geom.attrib.pop("material", None)
     used = {geom.get("mesh") for geom in root.iter("geom")}
-    asset = root.find("asset")
-    assert asset is not None
-    for part in list(asset):
-        if part.tag != "mesh" or part.get("name") not in used:
-            asset.remove(part)
-    world = root.find("worldbody")
-    assert world is not None
-    for geom in list(world.findall("geom")):
-        if geom.get("contype") == "0":
-            world.remove(geom)
-        elif geom.get("material"):
-            del geom.attrib["material"]
+    assets = _child(root, "asset")
+    for asset in list(assets):
+        if asset.get("name") not in used:
+            assets.remove(asset)
+
+
+def _child(element: ElementTree.Element, path: str) -> ElementTree.Element:
+    found = element.find(path)
+    assert found is not None, path
+    return found
