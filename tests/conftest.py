@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from cbm import cli
+from cbm.envs.screen import draw_without_display
 from cbm.graph import CausalGraph, RewardGraph
 from cbm.transitions import Transitions
 
+draw_without_display()  # before any test imports MuJoCo
 Result = tuple[int, str, str]
 ROWS = 40
 

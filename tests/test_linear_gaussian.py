@@ -11,7 +11,7 @@ from cbm.discovery.targets import MEMORY, self_memory
 from cbm.graph import CausalGraph
 
 pytestmark = pytest.mark.usefixtures("two_threads")
-ROWS, STEPS = 60_000, 2000
+ROWS, STEPS = 100_000, 2000
 Found = tuple[CausalGraph, np.ndarray, np.ndarray, np.ndarray]
 
 

@@ -260,7 +260,7 @@ def test_lessons_are_cross_entropies() -> None:
     density = -(theirs.probs * half.log()).sum(-1) + math.log(16)  # from masses on knots to a density on [0, 1]
     assert torch.allclose(cross_entropy(scores, teacher), literal - density, atol=1e-4)
     a, b = scores.clone().requires_grad_(), scores.clone().requires_grad_()
-    cross_entropy(a, teacher).mean(1).sum().backward()  # type: ignore[no-untyped-call]
+    cross_entropy(a, teacher).mean(1).sum().backward()
     again = torch.distributions.Categorical(logits=b + half.log())
     torch.distributions.kl_divergence(theirs, again).mean(1).sum().backward()
     assert a.grad is not None and b.grad is not None and torch.allclose(a.grad, b.grad, atol=1e-6)
@@ -283,13 +283,13 @@ def test_teaching_does_not_move_the_teacher(problem: Problem) -> None:
     model = Implicit(problem.encoder, len(problem.targets), settings)
     batch, generator = _batch(problem, 2), torch.Generator()
     nothing = torch.full((ROWS,), NOTHING)
-    model.loss(batch, nothing, generator)[0].backward()  # type: ignore[no-untyped-call]
+    model.loss(batch, nothing, generator)[0].backward()
     assert model.curve.grad is not None
     taught = model.curve.grad.clone()
     model.zero_grad()
     alone = model.full_loss(batch)
     assert alone is not None
-    (alone * len(problem.targets)).backward()  # type: ignore[no-untyped-call]
+    (alone * len(problem.targets)).backward()
     assert torch.allclose(taught, model.curve.grad, atol=1e-5)
 
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cbm.commands.render import draw_without_display, sheet
+from cbm.commands.render import sheet
 from cbm.envs import make_world
 from cbm.envs.gym import GymWorld
 from cbm.envs.light import LIGHT, LightWorld
+from cbm.envs.screen import draw_without_display
 from cbm.envs.world import drawn
 from cbm.errors import DataError
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,7 +70,6 @@ def main(arguments: list[str]) -> None:
     at_least("--every", options.every, 1)
     width, height = _size(options.size)
     check_file(options.out, force=options.force, suffixes=SUFFIXES)
-    draw_without_display()
     world = recipe(options.env, options.backend, None, options.option)()
     task = world.tasks[0] if options.task is None else options.task
     if task not in world.tasks:
@@ -92,13 +89,6 @@ def main(arguments: list[str]) -> None:
         done = {None: "", True: ", succeeded", False: ", did not succeed"}[told["success"].get(task)]
         pictures = plural(len(frames), "picture")
         show(f"{options.out}: {pictures}, policy {policy}; task {task}: reward {told['rewards'][task]:.3g}{done}")
-
-
-def draw_without_display() -> None:
-    """Without a screen, MuJoCo has to be told before it is imported how to draw."""
-    no_screen = sys.platform.startswith("linux") and not os.environ.get("DISPLAY")
-    if no_screen and not os.environ.get("MUJOCO_GL"):
-        os.environ["MUJOCO_GL"] = "egl"
 
 
 def film(

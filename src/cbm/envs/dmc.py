@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cbm.envs.screen import draw_without_display
 from cbm.envs.waves import Waves
 from cbm.envs.world import Policy, Rng, WorldBase, check_policy, check_values
 from cbm.errors import DataError
@@ -284,6 +285,7 @@ def _part(joint: str) -> str:
 
 
 def _module(world: str, name: str) -> Any:
+    draw_without_display()
     try:
         return importlib.import_module(name)
     except ImportError as error:

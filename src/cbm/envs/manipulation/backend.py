@@ -85,6 +85,8 @@ class Handling:
     """Steps in which fingers have closed on a thing."""
     firm: int = 1
     """Steps for which both pads touch a thing before it is held firmly."""
+    patience: int = 3
+    """Steps without that after which it is taken for lost; a pad may lose touch for a moment."""
     drifts: bool = False
     """The hand drifts for a while after it moved: plans hold it where it was sent, and wait until it stays there."""
 

@@ -18,7 +18,7 @@ CLOSE, OPEN = 1.0, -1.0
 STILL = 0.001  # a hand that moves less than this in a step is not getting anywhere
 SETTLED = 0.007  # a hand that drifts and is so near to where it was sent stays there
 NEAR = 0.03  # a point that is so near to where it was sent is kept there
-PATIENCE = 3  # steps of that before it goes back, and without a grasp before that is believed
+PATIENCE = 3  # steps of that before it goes back
 
 
 class Places(Protocol):
@@ -152,8 +152,8 @@ class Courier:
         finished = self.at >= self._length[self.plan]
         self.at = np.minimum(self.at, self._length[self.plan] - 1)
         holds = grasped[self._rows, self._holding[self.plan, self.at]]
-        self._empty = np.where(holds, 0, self._empty + 1)  # a pad may lose touch for a moment
-        return finished, self._empty >= PATIENCE
+        self._empty = np.where(holds, 0, self._empty + 1)
+        return finished, self._empty >= self._handling.patience
 
     def act(self) -> np.ndarray:
         """The action (n, 4) that each copy's leg asks for in the state last looked at."""

@@ -16,7 +16,7 @@ from cbm.errors import DataError
 
 ARM, MOUNT = "UR5e", "RethinkMount"
 FRICTION = (1.0, 0.005, 0.0001)
-CAMERA = {"name": "view", "pos": "0.75 -0.95 1.55", "xyaxes": "0.78 0.62 0 -0.36 0.45 0.82", "fovy": "45"}
+CAMERA = {"name": "view", "pos": "0.62 -0.78 1.42", "xyaxes": "0.725 0.688 -0.000 -0.318 0.335 0.887", "fovy": "45"}
 
 
 @contextmanager

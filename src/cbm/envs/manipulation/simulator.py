@@ -15,12 +15,14 @@ import numpy as np
 
 from cbm.envs.manipulation.backend import FINGER_STEP, RATE, REACH, Handling, SceneSpec
 from cbm.envs.manipulation.scene import FINGER_CLOSED, FINGER_OPEN, TIMESTEP, scene_xml
+from cbm.envs.screen import draw_without_display
 from cbm.errors import DataError
 
 SUBSTEPS = round(1 / (RATE * TIMESTEP))
 
 
 def import_mujoco() -> Any:
+    draw_without_display()
     try:
         mujoco = importlib.import_module("mujoco")
         importlib.import_module("mujoco.rollout")
