@@ -68,11 +68,7 @@ class _LogDensity(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, u: Tensor) -> Tensor:
         cells = scores.shape[-1] - 1
-        top = scores.amax(-1, keepdim=True)
-        mass = (scores - top).exp_()
-        mass[..., 0] *= 0.5
-        mass[..., -1] *= 0.5
-        total = mass.sum(-1, keepdim=True)
+        mass, total, top = _masses(scores)
         left, share = _cell(u, cells)
         low, high = scores.gather(-1, left)[..., 0], scores.gather(-1, left + 1)[..., 0]
         ctx.save_for_backward(mass, total, left, share)
@@ -97,10 +93,11 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, teacher: Tensor) -> Tensor:
-        own, log_total = _masses(scores)
-        wanted, _ = _masses(teacher)
-        ctx.save_for_backward(own, wanted)
-        return log_total - math.log(scores.shape[-1] - 1) - torch.linalg.vecdot(wanted, scores)
+        own, total, top = _masses(scores)
+        wanted, wanted_total, _ = _masses(teacher)
+        ctx.save_for_backward(own.div_(total), wanted.div_(wanted_total))
+        log_total = (top + total.log())[..., 0] - math.log(scores.shape[-1] - 1)
+        return log_total - torch.linalg.vecdot(wanted, scores)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
@@ -108,14 +105,14 @@ class _CrossEntropy(torch.autograd.Function):
         return torch.sub(own, wanted).mul_(grads[0][..., None]), None
 
 
-def _masses(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Share of the density around each knot, and the log of their sum before it was divided out."""
+def _masses(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mass around each knot by the trapezoid rule, its sum, and the largest score, by which both are divided."""
     top = scores.amax(-1, keepdim=True)
     mass = (scores - top).exp_()
     mass[..., 0] *= 0.5
     mass[..., -1] *= 0.5
     total = mass.sum(-1, keepdim=True)
-    return mass.div_(total), (top + total.log())[..., 0]
+    return mass, total, top
 
 
 def _cell(u: Tensor, cells: int) -> tuple[Tensor, Tensor]:
