@@ -85,10 +85,10 @@ $(VENV)/.stamp-dev: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 
 $(VENV)/.stamp-bench: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 	@echo "Installing cbm with what the benchmarks need"
-	@$(PIP_INSTALL) -e '.[bench,mujoco]'
+	@$(PIP_INSTALL) -e '.[bench,mujoco,tasks]'
 	@touch $@ $(VENV)/.stamp-core
 
 $(VENV)/.stamp-all: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 	@echo "Installing cbm with all extras"
-	@$(PIP_INSTALL) -e '.[tables,minari,mujoco,bench,dev]'
+	@$(PIP_INSTALL) -e '.[tables,minari,mujoco,tasks,bench,dev]'
 	@touch $@ $(VENV)/.stamp-core $(VENV)/.stamp-dev $(VENV)/.stamp-bench
