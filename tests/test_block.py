@@ -435,6 +435,10 @@ def test_the_graphs() -> None:
     for graph in (paper, physical):
         for k in range(31, 47):
             assert np.flatnonzero(graph[k]).tolist() == [k]
+    fixed = {name: physical[:, k].sum() for k, name in enumerate(names) if name.startswith("unmov0")}
+    assert physical.sum() == 1132 and {name for name, effects in fixed.items() if effects == 1} == {
+        "unmov0_z", "unmov0_qx", "unmov0_qy",
+    }, "they never vary"  # fmt: skip
 
 
 @pytest.mark.skipif("MUJOCO_GL" not in os.environ, reason="needs MUJOCO_GL=egl or another way to draw")

@@ -63,7 +63,7 @@ WRONG: list[tuple[list[str], list[str]]] = [
     (["discover", "a.npz", "--out", "r", "--steps", "0"], ["--steps", "at least 1"]),
     (["discover", "a.npz", "--out", "r", "--threads", "0"], ["--threads"]),
     (["discover", "a.npz", "--out", "r", "--steps", "5", "--minutes", "1"], ["--minutes and --steps"]),
-    (["discover", "a.npz", "--out", "r", "--epsilon", "0.001"], ["--epsilon", "calibrated", "at least"]),
+    (["discover", "a.npz", "--out", "r", "--epsilon", "0.0005"], ["--epsilon", "calibrated", "at least"]),
     (["discover", "a.npz", "--out", "r"], ["a.npz: no such file"]),
     (["collect", "contct", "--steps", "100", "--out", "a.npz"], ["'contct'", "contact"]),
     (["collect", "light", "--steps", "100", "--out", "a.npz", "--policy", "hold"], ["light", "'hold'"]),
@@ -253,7 +253,7 @@ def test_bench_dispatches(run: Run, monkeypatch: pytest.MonkeyPatch, refused: Re
     assert code == 0 and json.loads(out) == {"seed": 3, "quick": True, "sizes": [4, 5]} and "a table" in err
     assert run("bench", "engine")[1] == "a table\n"
     code, out, _ = run("bench", "--json", "--seed", 1)
-    assert list(json.loads(out)) == ["discovery", "engine", "prediction", "worlds"]
+    assert list(json.loads(out)) == ["discovery", "engine", "prediction", "worlds", "sac"]
     code, out, _ = run("bench", "engine", "--help")
     assert code == 0 and "What it measures." in out and "--sizes" in out and "--json" in out
     refused(run("bench", "engine", "--sizs", 3), "--sizs", "cbm bench engine --help")

@@ -9,7 +9,6 @@ import pytest
 
 from cbm.discovery.decide import (
     SHADOW_DEVIATIONS,
-    SHARE_OF_STRONGEST,
     STANDARD_ERRORS,
     above_shadows,
     calibrated_thresholds,
@@ -20,6 +19,7 @@ from cbm.discovery.study import together
 
 SETTINGS = Settings()
 PAPER = replace(SETTINGS, rule="threshold")
+SHARE = SETTINGS.strongest_share
 LOW, HIGH = SETTINGS.smallest_effect, 2 * SETTINGS.epsilon
 
 
@@ -49,37 +49,41 @@ def test_loud_shadows_never_raise_it_above_twice_epsilon() -> None:
 
 
 def test_threshold_follows_the_scatter_of_the_shadows() -> None:
-    """Half from the target's own, half from all: root mean squares; missing ones do not count."""
-    null = np.array([[1e-3, -1e-3, np.nan, 1e-3], [2e-3, np.nan, np.nan, -2e-3]])
-    usual = np.sqrt((3 * 1e-6 + 2 * 4e-6) / 5)
-    expected = SHADOW_DEVIATIONS * np.sqrt((np.array([1e-3, 2e-3]) ** 2 + usual**2) / 2)
+    """Half from the target's own, half from that of a typical target; one with wild shadows is left alone."""
+    null = np.array([[1e-3, -1e-3, 1e-3], [2e-3, 2e-3, -2e-3], [5.0, 5.0, 5.0]])
+    expected = SHADOW_DEVIATIONS * np.sqrt((np.array([1e-3, 2e-3]) ** 2 + 2e-3**2) / 2)
     assert (expected > LOW).all() and (expected < HIGH).all()
-    assert np.allclose(calibrated_thresholds(np.zeros(2), null, SETTINGS), expected)
+    assert np.allclose(calibrated_thresholds(np.zeros(3), null, SETTINGS), [*expected, HIGH])
 
 
 def test_threshold_follows_the_strongest_cause() -> None:
     cmi = np.array([[0.0, 1.2, 0.3], [0.01, 0.02, 0.03], [-3.0, -1.0, -2.0]])
     found = decide(cmi, np.zeros((3, 3)), np.zeros((3, 2)), SETTINGS)
-    assert np.allclose(found.thresholds[:, 0], [SHARE_OF_STRONGEST * 1.2, LOW, LOW])
+    assert np.allclose(found.thresholds[:, 0], [SHARE * 1.2, LOW, LOW])
     found = decide(cmi, np.zeros((3, 3)), np.zeros((3, 2)), SETTINGS, strongest=np.array([2.0, 1.0, 0.0]))
-    assert np.allclose(found.thresholds[:, 0], [SHARE_OF_STRONGEST * 2, SHARE_OF_STRONGEST, LOW])
+    assert np.allclose(found.thresholds[:, 0], [SHARE * 2, SHARE, LOW])
 
 
 def test_undecided_within_two_standard_errors_of_the_threshold() -> None:
     assert STANDARD_ERRORS == 2
-    stderr = np.full((1, 5), 1e-3)
-    cmi = LOW + np.array([[-2.1e-3, -1.9e-3, 1e-6, 1.9e-3, 2.1e-3]])
+    stderr = np.full((1, 5), 1e-4)
+    cmi = LOW + np.array([[-2.1e-4, -1.9e-4, 1e-6, 1.9e-4, 2.1e-4]])
     found = decide(cmi, stderr, np.zeros((1, 3)), SETTINGS)
     assert found.verdict[0].tolist() == ["none", "undecided", "undecided", "undecided", "edge"]
     assert found.edge[0].tolist() == [False, False, True, True, True]
     assert (found.thresholds == LOW).all() and found.thresholds.shape == cmi.shape
 
 
+def test_an_effect_must_exceed_three_of_its_standard_errors() -> None:
+    found = decide(np.full((1, 2), 0.03), np.array([[0.009, 0.011]]), np.zeros((1, 3)), SETTINGS)
+    assert found.edge.tolist() == [[True, False]] and np.allclose(found.thresholds, [[0.027, 0.033]])
+
+
 def test_each_row_is_judged_by_its_own_threshold() -> None:
     cmi = np.array([[0.011, 1.0], [0.011, 0.02]])
     found = decide(cmi, np.zeros((2, 2)), np.zeros((2, 3)), SETTINGS)
     assert found.verdict.tolist() == [["edge", "edge"], ["edge", "edge"]]
-    found = decide(cmi * [[1, 2], [1, 1]], np.zeros((2, 2)), np.zeros((2, 3)), SETTINGS)
+    found = decide(cmi * [[0.99, 2], [1, 1]], np.zeros((2, 2)), np.zeros((2, 3)), SETTINGS)
     assert found.verdict.tolist() == [["none", "edge"], ["edge", "edge"]]
 
 
@@ -99,10 +103,10 @@ def test_no_targets_and_no_shadows_are_fine() -> None:
 def test_the_second_look_decides_and_implies() -> None:
     """Row 0: a candidate was refuted, so the weaker cells left out are nothing. Row 1: none was, they stay."""
     first = decide(np.array([[0.5, 0.3, 0.1], [0.5, 0.3, 0.1]]), np.zeros((2, 3)), np.zeros((2, 2)), SETTINGS)
-    again = decide(np.array([[0.4, 0.001, 0.1], [0.4, 0.2, 0.1]]), np.zeros((2, 3)), np.zeros((2, 2)), SETTINGS)
+    again = decide(np.array([[0.4, 0.0005, 0.1], [0.4, 0.2, 0.1]]), np.zeros((2, 3)), np.zeros((2, 2)), SETTINGS)
     looked_at = np.array([[True, True, False], [True, True, False]])
     found = together(first, again, looked_at)
     assert found.verdict.tolist() == [["edge", "none", "none"], ["edge", "edge", "edge"]]
     assert found.edge.tolist() == [[True, False, False], [True, True, True]]
-    assert found.cmi.tolist() == [[0.5, 0.001, 0.1], [0.5, 0.3, 0.1]]  # edges show the first look's value
+    assert found.cmi.tolist() == [[0.5, 0.0005, 0.1], [0.5, 0.3, 0.1]]  # edges show the first look's value
     assert np.array_equal(found.cmi > found.thresholds, found.edge)

@@ -32,7 +32,7 @@ class Known(MaskedModel):
         def pointwise(j: int, targets: Tensor | None) -> Tensor:
             found = self.values[rows, :, j].T
             self.asked.append((j, len(rows), TARGETS if targets is None else len(targets)))
-            return found if targets is None else found[targets]
+            return (found if targets is None else found[targets])[None]
 
         return pointwise
 
@@ -165,3 +165,39 @@ def test_at_most_the_rows_asked_for() -> None:
     measure(model, _rows(cluster), INPUTS, REAL, 300, row_size=1, progress=heard.append)
     assert sum(n for j, n, _ in model.asked if j == 0) == 300
     assert heard == sorted(heard) and heard[-1] == pytest.approx(1)
+
+
+class Expecting(Known):
+    """Also says what it expects: `values` are outcomes, `expected` the same for every row."""
+
+    def __init__(self, values: np.ndarray, expected: np.ndarray):
+        super().__init__(values)
+        self.expected = torch.from_numpy(expected)
+
+    def evidence(self, batch: Batch) -> Pointwise:
+        outcomes = super().evidence(batch)
+
+        def pointwise(j: int, targets: Tensor | None) -> Tensor:
+            outcome = outcomes(j, targets)[0]
+            expected = self.expected[:, j] if targets is None else self.expected[targets, j]
+            return torch.stack([outcome, expected[:, None].expand_as(outcome)])
+
+        return pointwise
+
+
+def test_expectations_count_where_outcomes_say_little() -> None:
+    """Noise of 1 in 400 rows, one episode each: a standard error of 0.05."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(400, TARGETS, INPUTS))
+    values -= values.mean(0)
+    values[:, :2, 0] += 1.0  # sharp, and more than expected
+    values[:, 1, 1] -= 0.5  # believed to matter, and better left out
+    values[:, 2, 2] -= 0.1  # within the noise
+    expected = np.full((TARGETS, INPUTS), 0.02)
+    found = measure(Expecting(values, expected), _rows(np.arange(400)), INPUTS, REAL, 400, 1)
+    assert found.cmi[:2, 0] == pytest.approx(1.0) and found.cmi[1, 1] == pytest.approx(-0.5)
+    assert found.cmi[2] == pytest.approx([0, 0, -0.1, 0, 0], abs=1e-9), "nothing is known of this target"
+    others = np.ones((TARGETS, INPUTS), bool)
+    others[:2, 0] = others[1, 1] = others[2] = False
+    assert found.cmi[others] == pytest.approx(0.02) and found.stderr[others] == pytest.approx(0, abs=1e-9)
+    assert found.stderr[0, 0] == pytest.approx(0.05, rel=0.1)

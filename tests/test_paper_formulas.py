@@ -134,11 +134,11 @@ def test_paper_evidence_is_eq_3_on_the_grid(problem: Problem) -> None:
     batch = Batch.of(problem.held, rows, torch.Generator().manual_seed(0))
     pointwise = model.evidence(batch)
     with torch.no_grad():
-        ours = torch.stack([pointwise(j, None) for j in range(problem.inputs)], 1)
+        ours = torch.stack([pointwise(j, None)[0] for j in range(problem.inputs)], 1)
         grid = model.grid(4 * settings.candidates)[:, None].expand(-1, len(rows), -1)
         literal = Literal.from_pairwise(model).cmi(batch.x, batch.y, grid, problem.inputs)
         some = torch.tensor([2, 0])
-        assert torch.allclose(pointwise(1, some), ours[some, 1])
+        assert torch.allclose(pointwise(1, some)[0], ours[some, 1])
     assert ours.abs().max() > 0.1
     assert torch.allclose(ours, literal, atol=1e-4)
 
@@ -320,5 +320,29 @@ def test_demi_evidence_is_eq_3_with_learned_phi(problem: Problem) -> None:
             at_left, at_right = (phi.gather(-1, (left + k).long()[..., None])[..., 0] for k in (0, 1))
             positive = (1 - share) * at_left + share * at_right
             expected = positive - (w * phi.exp()).sum(-1).log()
-            assert torch.allclose(pointwise(j, None), expected, atol=1e-4)
-            assert torch.allclose(pointwise(j, torch.tensor([1])), expected[[1]], atol=1e-4)
+            assert torch.allclose(pointwise(j, None)[0], expected, atol=1e-4)
+            assert torch.allclose(pointwise(j, torch.tensor([1]))[0], expected[[1]], atol=1e-4)
+
+
+def test_what_the_full_model_expects_is_the_mean_over_its_own_density(problem: Problem) -> None:
+    """The integral of g times what a dropped input costs there, computed on a fine grid."""
+    settings = replace(preset("debug"), width=32, code=8, knots=17)
+    torch.manual_seed(1)
+    model = Implicit(problem.encoder, len(problem.targets), settings)
+    torch.nn.init.normal_(model.trunk.by_absence)
+    batch = _batch(problem, 2)
+    with torch.no_grad():
+        features = problem.encoder(batch.x)
+        full = model.outputs(model.trunk.first_layer(features, torch.full((ROWS,), -1)))
+        fine = torch.linspace(0, 1, 4001)
+        everywhere = [replace(batch, u=torch.full_like(batch.u, float(u))) for u in fine]
+        density = torch.stack([model.log_density(full, at) for at in everywhere])
+        for j in (0, 3):
+            without = model.outputs(model.trunk.first_layer(features, torch.full((ROWS,), j)))
+            other = torch.stack([model.log_density(without, at) for at in everywhere])
+            mean = torch.trapezoid(density.exp() * (density - other), fine, dim=0)
+            mass = torch.trapezoid(density.exp(), fine, dim=0)
+            found = model.evidence(batch)(j, None)
+            assert found.shape == (2, len(problem.targets), ROWS)
+            assert torch.allclose(found[1], mean / mass, atol=2e-2)
+            assert found[1].min() > -1e-5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,5 +67,12 @@ def test_rows_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     options = table1.Options(worlds=("tool",), models=("explicit",), quick=True, out=tmp_path / "t.csv")
     first = table1.main(options)
     again = table1.main(options)
-    assert calls == [0] and first["rows"] == again["rows"] and len(first["rows"]) == 2
+    assert calls == [0] and first["rows"] == again["rows"] and len(first["rows"]) == 4
     assert {row["truth"]: row["series"] for row in first["rows"]} == {"physical": 1.0, "paper": 1.0}
+
+
+def test_the_published_rule_is_a_threshold() -> None:
+    world = make_world("block")
+    weak = replace(_graph(world.truth, world.factors.names), cmi=np.where(world.truth, 0.019, 0.0))
+    assert table1.scored(weak, world, "block", "physical")["recall"] == 1
+    assert table1.scored(weak, world, "block", "physical", "threshold")["recall"] == 0

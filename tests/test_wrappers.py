@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections import OrderedDict
 from typing import Any
 
@@ -12,9 +13,13 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
 from cbm.envs.gym import GymWorld
+from cbm.envs.world import Policy, Rng, WorldBase
 from cbm.errors import DataError
+from cbm.factors import Factors, Variable
 from cbm.graph import CausalGraph, RewardGraph
 from cbm.wrappers import AbstractionWrapper, Mode
+
+needs_mujoco = pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="needs mujoco")
 
 
 def graph_of(names: tuple[str, ...], adjacency: np.ndarray, rewards: dict[str, np.ndarray]) -> CausalGraph:
@@ -158,6 +163,113 @@ def test_wrappers_in_between() -> None:
     )
     with pytest.raises(DataError, match="the graph has 6 variables, the observation 7 columns"):
         AbstractionWrapper(timed, true_graph(env), reward="park")
+
+
+# Context: a goal, say, that an environment shows after its variables
+
+
+class TwoAndAGoal(WorldBase):
+    """A number to bring to a goal, another one that no reward needs, and the goal as context."""
+
+    tasks: tuple[str, ...] = ("reach",)
+    policies: tuple[str, ...] = ("random", "mixed")
+    context_names = ("goal",)
+    action_size, horizon, state_size = 1, 20, 3
+
+    def __init__(self) -> None:
+        self.factors = Factors((Variable("x", low=-10, high=10), Variable("y", low=2)), ("push",))
+        self.truth = np.array([[True, False, True], [False, True, False]])
+        self.truth_rewards = {"reach": np.array([True, False])}
+
+    def reset(self, n: int, rng: Rng) -> np.ndarray:
+        return rng.uniform(2, 3, (n, 3))
+
+    def step(self, state: np.ndarray, action: np.ndarray, rng: Rng) -> np.ndarray:
+        return state + np.array([1, 0, 0]) * 0.1 * action
+
+    def observe(self, state: np.ndarray) -> np.ndarray:
+        return state[:, :2]
+
+    def context(self, state: np.ndarray) -> np.ndarray:
+        return state[:, 2:]
+
+    def rewards(self, state: np.ndarray) -> dict[str, np.ndarray]:
+        return {"reach": -np.abs(state[:, 0] - state[:, 2])}
+
+    def policy(self, name: str, n: int, rng: Rng) -> Policy:
+        return lambda state, rng: rng.uniform(-1, 1, (len(state), 1))
+
+
+@pytest.mark.parametrize("observation", ["box", "dict"])
+def test_context_is_kept_after_the_variables(observation: Any) -> None:
+    env = GymWorld(TwoAndAGoal(), observation=observation, show_context=True)
+    wrapped = AbstractionWrapper(env, true_graph(env), reward="reach")
+    assert (wrapped.kept, wrapped.shown_context) == (("x",), ("goal",))
+    np.testing.assert_array_equal(wrapped.mask, [True, False])
+    assert wrapped.factors is not None and wrapped.factors.names == ("x",)
+    unbounded = np.array([np.inf])
+    low, high = np.append(-10, -unbounded), np.append(10, unbounded)
+    assert wrapped.observation_space == spaces.Box(low, high, dtype=np.float64)
+    shown, info = wrapped.reset(seed=0)
+    np.testing.assert_array_equal(shown, [env.state[0], *info["context"]])
+    masked = AbstractionWrapper(env, true_graph(env), reward="reach", mode="mask")
+    assert masked.factors is not None and masked.factors.names == ("x", "y")
+    shown, info = masked.reset(seed=0)
+    np.testing.assert_array_equal(shown, [env.state[0], 0, *info["context"]])
+    assert shown in masked.observation_space, "0 has become possible for y, which is 2 or more"
+
+
+@needs_mujoco
+@pytest.mark.parametrize("observation", ["box", "dict"])
+def test_a_robot_and_its_goal(observation: str) -> None:
+    made = gymnasium.make("cbm/Block-v0", observation=observation, show_context=True, distractors=2)
+    env = made.unwrapped
+    assert isinstance(env, GymWorld)
+    paper = env.world.truths["paper"]
+    graph = graph_of(env.factors.names, paper, env.true_rewards)
+    wrapped = AbstractionWrapper(made, graph, reward="pick")
+    assert len(wrapped.kept) == 17 and wrapped.shown_context == ("goal_x", "goal_y", "goal_z")
+    assert wrapped.observation_space.shape == (20,)
+    shown, info = wrapped.reset(seed=0)
+    np.testing.assert_array_equal(shown[17:], info["context"])
+    np.testing.assert_array_equal(shown[:17], env.world.observe(env.state[None])[0, :17])
+
+
+def test_masks_are_over_the_variables() -> None:
+    env = GymWorld(TwoAndAGoal(), show_context=True)
+    assert AbstractionWrapper(env, [False, True]).kept == ("y",)
+    with pytest.raises(DataError, match=r"mask: shape \(3,\), expected \(2,\)"):
+        AbstractionWrapper(env, [False, True, True])
+    only = AbstractionWrapper(env, [False, False])
+    shown, info = only.reset(seed=0)
+    np.testing.assert_array_equal(shown, info["context"])
+
+
+def test_wrappers_with_context_can_be_stacked() -> None:
+    env = GymWorld(TwoAndAGoal(), show_context=True)
+    outer = AbstractionWrapper(AbstractionWrapper(env, [True, True], mode="mask"), [False, True])
+    last = AbstractionWrapper(outer, [True])
+    assert (last.kept, last.shown_context) == (("y",), ("goal",))
+    assert last.observation_space.shape == (2,)
+
+
+def test_a_wrapper_that_takes_the_context_away() -> None:
+    env = GymWorld(TwoAndAGoal(), show_context=True)
+    cut: gymnasium.Env[Any, Any] = gymnasium.wrappers.TransformObservation(
+        env, lambda observed: observed[:2], spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    )
+    wrapped = AbstractionWrapper(cut, true_graph(env), reward="reach")
+    assert (wrapped.kept, wrapped.shown_context) == (("x",), ())
+    assert wrapped.observation_space.shape == (1,)
+
+
+def test_a_graph_of_another_environment_with_context() -> None:
+    env = GymWorld(TwoAndAGoal(), show_context=True)
+    with pytest.raises(DataError, match="only in the graph: position, .*; only in the environment: x, y$"):
+        AbstractionWrapper(env, true_graph(GymWorld("light")), reward="cross")
+    modelled = graph_of(("x", "y", "goal"), SELF_LOOPS, {"reach": np.array([True, False, True])})
+    with pytest.raises(DataError, match="another environment; only in the graph: goal$"):
+        AbstractionWrapper(env, modelled, reward="reach")
 
 
 # Graphs and masks that do not fit

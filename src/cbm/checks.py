@@ -37,6 +37,27 @@ def unknown_name(what: str, name: object, known: Iterable[str]) -> DataError:
     return DataError(f"{what} {name!r}; {hint}" if name is not None else f"{what}: none given; {hint}")
 
 
+def check_same_names(graph: Sequence[str], environment: Sequence[str]) -> None:
+    """Refuse a graph whose variables are not those of the environment, in its order, and say which differ."""
+    if list(graph) == list(environment):
+        return
+    only_graph = [name for name in graph if name not in environment]
+    only_environment = [name for name in environment if name not in graph]
+    if only_graph or only_environment:
+        parts = [("only in the graph", only_graph), ("only in the environment", only_environment)]
+        found = "; ".join(f"{where}: {_some(names)}" for where, names in parts if names)
+    else:
+        at = next(i for i, pair in enumerate(zip(graph, environment)) if pair[0] != pair[1])
+        found = f"same names in another order: column {at} is {graph[at]!r} in the graph, "
+        found += f"{environment[at]!r} in the environment"
+    raise DataError(f"the graph is of another environment; {found}")
+
+
+def _some(names: list[str], limit: int = 6) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
 def names_list(value: Any, field: str) -> tuple[str, ...]:
     """Distinct non-empty names that any file format can hold."""
     if isinstance(value, np.ndarray):

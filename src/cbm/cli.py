@@ -24,6 +24,8 @@ COMMANDS = {
     "verify": "find the true graph of a built-in world by intervening on it",
     "render": "draw a built-in world: a picture or an animation",
     "discover": "learn the causal graph of a log and, for each reward, the state it needs",
+    "learn": "learn policies on the state that each task needs",
+    "evaluate": "measure a learned policy in and out of distribution, and how far models predict",
     "abstract": "say which variables a reward needs, and why each one is kept or dropped",
     "export": "write the graph for another tool: networkx, DOT, GraphML, CSV, tigramite, ...",
     "report": "make one HTML page of one or several runs",

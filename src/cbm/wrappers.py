@@ -2,7 +2,8 @@
 
     env = cbm.AbstractionWrapper(env, graph, reward="pick")
 
-Works on flat Box observations and on Dict observations, which are flattened in Gymnasium's order.
+Works on flat Box observations and on Dict observations, which are flattened in Gymnasium's order. Context
+(a goal, say) that an environment shows after its variables is always kept, after the variables that are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from gymnasium import spaces
 from numpy.typing import ArrayLike
 
 from cbm.abstraction.rules import Rule
-from cbm.checks import unknown_name, zeros_and_ones
+from cbm.checks import check_same_names, unknown_name, zeros_and_ones
 from cbm.errors import DataError
 from cbm.factors import Factors
 from cbm.graph import CausalGraph
@@ -27,9 +28,11 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
     """Shows the agent only the variables that a reward needs."""
 
     mask: np.ndarray
-    """(d,) booleans over the columns of the flat observation: true for what is kept."""
+    """(d,) booleans over the variables, the first columns of the flat observation: true for what is kept."""
     kept: tuple[str, ...]
     """Names of the kept variables, in the order of the observation."""
+    shown_context: tuple[str, ...]
+    """Names of the columns after the variables, which are always kept; `factors` are without them."""
 
     def __init__(
         self,
@@ -50,9 +53,10 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
             raise unknown_name("unknown mode", mode, get_args(Mode))
         self.mode = mode
         box = _flat_space(env.observation_space)
-        known = _known_factors(env, len(box.low))
+        known, self.shown_context = _known_columns(env, len(box.low))
         if isinstance(graph, CausalGraph):
-            _check_same_variables(graph, len(box.low), known or _factors_of_dict(env, graph))
+            columns = len(box.low) - len(self.shown_context)
+            _check_same_variables(graph, columns, known or _factors_of_dict(env, graph))
             self.mask = graph.mask(reward, rule)
             self.kept = graph.names_of(self.mask)
         else:
@@ -61,9 +65,10 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
             names = (known or Factors.from_spaces(box, spaces.Discrete(1))).names
             self.mask = zeros_and_ones(graph, (len(names),), "mask", names)
             self.kept = tuple(names[i] for i in np.flatnonzero(self.mask))
-        if mode == "drop" and not self.kept:
+        if mode == "drop" and not self.kept + self.shown_context:
             raise DataError("the abstraction keeps no variable, and an observation cannot be empty")
         self._known = known
+        self._columns = np.append(self.mask, np.ones(len(self.shown_context), dtype=bool))
         self.observation_space = self._space(box)
 
     @property
@@ -76,14 +81,14 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
 
     def observation(self, observation: Any) -> np.ndarray:
         flat = np.asarray(spaces.flatten(self.env.observation_space, observation))
-        return flat[self.mask] if self.mode == "drop" else np.where(self.mask, flat, 0).astype(flat.dtype)
+        return flat[self._columns] if self.mode == "drop" else np.where(self._columns, flat, 0).astype(flat.dtype)
 
     def _space(self, box: spaces.Box) -> spaces.Box:
         dtype: Any = box.dtype
         if self.mode == "drop":
-            return spaces.Box(box.low[self.mask], box.high[self.mask], dtype=dtype)
-        low = np.where(self.mask, box.low, np.minimum(box.low, 0))  # 0 has to be possible
-        high = np.where(self.mask, box.high, np.maximum(box.high, 0))
+            return spaces.Box(box.low[self._columns], box.high[self._columns], dtype=dtype)
+        low = np.where(self._columns, box.low, np.minimum(box.low, 0))  # 0 has to be possible
+        high = np.where(self._columns, box.high, np.maximum(box.high, 0))
         return spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype)
 
 
@@ -99,12 +104,18 @@ def _flat_space(space: spaces.Space[Any]) -> spaces.Box:
     raise DataError(f"observation space {shown} is not supported (a flat Box, or a Dict of Box)")
 
 
-def _known_factors(env: gymnasium.Env[Any, Any], columns: int) -> Factors | None:
-    """What the environment says its columns are; nothing when another wrapper has changed their number."""
-    if not env.has_wrapper_attr("factors"):
-        return None
-    factors = env.get_wrapper_attr("factors")
-    return factors if isinstance(factors, Factors) and len(factors) == columns else None
+def _known_columns(env: gymnasium.Env[Any, Any], columns: int) -> tuple[Factors | None, tuple[str, ...]]:
+    """What the environment says its variables are, and the names of the context columns after them.
+
+    Nothing when another wrapper has changed the number of columns.
+    """
+    factors = env.get_wrapper_attr("factors") if env.has_wrapper_attr("factors") else None
+    if not isinstance(factors, Factors):
+        return None, ()
+    context = tuple(env.get_wrapper_attr("shown_context")) if env.has_wrapper_attr("shown_context") else ()
+    if len(factors) + len(context) == columns:
+        return factors, context
+    return (factors, ()) if len(factors) == columns else (None, ())
 
 
 def _factors_of_dict(env: gymnasium.Env[Any, Any], graph: CausalGraph) -> Factors | None:
@@ -123,20 +134,4 @@ def _check_same_variables(graph: CausalGraph, columns: int, factors: Factors | N
         if len(graph) != columns:
             raise DataError(f"the graph has {len(graph)} variables, the observation {columns} columns")
         return
-    if graph.variables == factors.names:
-        return
-    only_graph = [name for name in graph.variables if name not in factors.names]
-    only_env = [name for name in factors.names if name not in graph.variables]
-    if only_graph or only_env:
-        parts = [("only in the graph", only_graph), ("only in the environment", only_env)]
-        found = "; ".join(f"{where}: {_some(names)}" for where, names in parts if names)
-    else:
-        at = next(i for i, pair in enumerate(zip(graph.variables, factors.names)) if pair[0] != pair[1])
-        found = f"same names in another order: column {at} is {graph.variables[at]!r} in the graph, "
-        found += f"{factors.names[at]!r} in the environment"
-    raise DataError(f"the graph is of another environment; {found}")
-
-
-def _some(names: list[str], limit: int = 6) -> str:
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
+    check_same_names(graph.variables, factors.names)

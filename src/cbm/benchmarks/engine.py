@@ -155,7 +155,7 @@ def _parts(targets: int, size: int = 2) -> list[list[int]]:
 @torch.no_grad()
 def _fast_cmi(trainer: Trainer, batch: Batch) -> Tensor:
     pointwise = trainer.model.evidence(batch)
-    return torch.stack([pointwise(j, None).mean(-1) for j in range(trainer.problem.real_inputs)], 1)
+    return torch.stack([pointwise(j, None)[-1].mean(-1) for j in range(trainer.problem.real_inputs)], 1)
 
 
 # Against the machine

@@ -15,14 +15,14 @@ from cbm.commands.console import heading, print_json, show
 from cbm.commands.places import check_file
 from cbm.errors import DataError
 
-BENCHMARKS = ("discovery", "engine", "prediction", "worlds")
-LONG = ("table1",)
+BENCHMARKS = ("discovery", "engine", "prediction", "worlds", "sac")
+LONG = ("table1", "tasks")
 """Hours of work: by name only."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Run all measurements, or one: cbm bench discovery, engine, prediction, worlds, or table1 (hours, by name only).
+    """Run all measurements, or one: cbm bench discovery, engine, prediction, worlds or sac; table1 takes hours.
 
     Each has options of its own: cbm bench discovery --help
     """

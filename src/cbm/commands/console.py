@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bars
-    from rich.progress import TaskID
+    from rich.progress import ProgressColumn, TaskID
 
 LINE_EVERY = 60.0
 """Seconds between two lines of progress where there is no terminal to draw a bar on."""
@@ -151,7 +151,14 @@ class Stages:
         bars.update(self.tasks[stage], completed=min(1.0, fraction))
 
 
-def _bars() -> Bars:
+def learning_bars() -> Bars:
+    """A bar that also tells how good the policies are: tasks have a field `told`."""
+    from rich.progress import TextColumn
+
+    return _bars(TextColumn("{task.fields[told]}", style="dim"))
+
+
+def _bars(*more: ProgressColumn) -> Bars:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -169,6 +176,7 @@ def _bars() -> Bars:
         TimeElapsedColumn(),
         TextColumn("left", style="dim"),
         TimeRemainingColumn(),
+        *more,
         console=Console(stderr=True),
         refresh_per_second=4,
         transient=True,  # the result says all that is worth keeping

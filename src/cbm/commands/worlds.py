@@ -23,13 +23,20 @@ def recipe(
     """Makes the world each time it is called; what is wrong shows at the first call."""
     from cbm.envs.registry import make_world
 
+    return partial(make_world, name, **options_of(backend, distractors, options, **more))
+
+
+def options_of(
+    backend: str | None, distractors: int | None, options: tuple[str, ...], **more: Any
+) -> dict[str, Any]:  # fmt: skip
+    """Options of a world by name, however they were given."""
     given = {"backend": backend, "distractors": distractors, **more}
     chosen = {key: value for key, value in given.items() if value is not None}
     for key, value in (_pair(option) for option in options):
         if key in chosen:
             raise DataError(f"--option {key}: given twice")
         chosen[key] = value
-    return partial(make_world, name, **chosen)
+    return chosen
 
 
 def _pair(option: str) -> tuple[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from cbm.discovery.settings import Settings
 
 SHADOW_DEVIATIONS = 5.0  # how far beyond the scatter of the shadows an effect must lie
-SHARE_OF_STRONGEST = 0.01  # leave-one-out models of well-predicted targets err by up to about this share
+SURE = 3.0  # its own standard errors that an effect must exceed
 STANDARD_ERRORS = 2.0  # distance from the threshold below which a cell is undecided
 
 
@@ -33,11 +33,17 @@ def above_shadows(cmi: np.ndarray, real_inputs: int) -> np.ndarray:
 
 
 def decide(
-    cmi: np.ndarray, stderr: np.ndarray, null: np.ndarray, settings: Settings, strongest: np.ndarray | None = None
+    cmi: np.ndarray,
+    stderr: np.ndarray,
+    null: np.ndarray,
+    settings: Settings,
+    strongest: np.ndarray | None = None,
+    sure: float = SURE,
 ) -> Verdicts:
-    """Verdicts from (K, inputs) CMI and standard errors, and (K, n) CMI of shadows (nan where there is none).
+    """Verdicts from (K, inputs) CMI and standard errors, and (K, n) CMI of shadows.
 
-    `strongest` (K,) is the CMI of each target's strongest cause, where that is not the largest in `cmi`.
+    `strongest` (K,) is the CMI of each target's strongest cause, where that is not the largest in `cmi`;
+    `sure` is how many of its own standard errors an effect must exceed.
     """
     if settings.rule == "threshold":
         edge = cmi >= settings.epsilon  # the paper's rule
@@ -45,10 +51,10 @@ def decide(
         return Verdicts(cmi, stderr, np.full_like(cmi, settings.epsilon), edge, verdict)
     if strongest is None:
         strongest = cmi.max(1, initial=0.0)
-    thresholds = np.repeat(calibrated_thresholds(strongest, null, settings)[:, None], cmi.shape[1], 1)
+    thresholds = np.maximum(calibrated_thresholds(strongest, null, settings)[:, None], sure * stderr)
     edge = cmi > thresholds
-    sure = np.abs(cmi - thresholds) > STANDARD_ERRORS * stderr
-    verdict = np.where(sure, np.where(edge, "edge", "none"), "undecided")
+    clear = np.abs(cmi - thresholds) > STANDARD_ERRORS * stderr
+    verdict = np.where(clear, np.where(edge, "edge", "none"), "undecided")
     return Verdicts(cmi, stderr, thresholds, edge, verdict)
 
 
@@ -57,8 +63,8 @@ def calibrated_thresholds(strongest: np.ndarray, null: np.ndarray, settings: Set
 
     Never below `smallest_effect`, never above twice the paper's epsilon.
     """
-    own = np.sqrt(np.nanmean(null**2, 1)) if null.shape[1] else np.zeros(len(strongest))
-    usual = np.sqrt(np.nanmean(null**2)) if null.size else 0.0
+    own = np.sqrt((null**2).mean(1)) if null.shape[1] else np.zeros(len(strongest))
+    usual = np.median(own) if len(own) else 0.0
     scatter = np.sqrt((own**2 + usual**2) / 2)  # few shadows per target: lean on the others' too
-    wanted = np.maximum(SHADOW_DEVIATIONS * scatter, SHARE_OF_STRONGEST * strongest)
+    wanted = np.maximum(SHADOW_DEVIATIONS * scatter, settings.strongest_share * strongest)
     return np.clip(wanted, settings.smallest_effect, 2 * settings.epsilon)

@@ -61,6 +61,6 @@ class Demi(MaskedModel):
             phi = self.conditional(self.phi.first_layer(features, torch.full_like(nothing, j), hide=False), targets)
             u = batch.u if targets is None else batch.u[:, targets]
             # Eq. 3 with weights w = softmax(psi): phi+ - log sum_n w_n e^phi_n
-            return log_density(psi + phi, u) - log_density(psi, u)
+            return (log_density(psi + phi, u) - log_density(psi, u))[None]
 
         return pointwise

@@ -36,6 +36,7 @@ from cbm.discovery.study import (
 )  # fmt: skip
 from cbm.discovery.training import Trainer
 from cbm.errors import DataError
+from cbm.factors import Factors
 from cbm.graph import CausalGraph, RewardGraph
 from cbm.knowledge import Knowledge
 from cbm.transitions import Transitions
@@ -46,7 +47,7 @@ Progress = Callable[[str, float], None]
 DYNAMICS_SHARE = (0.42, 0.7)  # of the time then left: trunk, second look
 REWARD_SHARE = (0.5, 0.6)
 PREDICTION_SHARE = 0.6
-STEP_SHARES = {"dynamics": (1.0, 0.6), "rewards": (0.3, 0.2), "prediction": 0.15}
+STEP_SHARES = {"dynamics": (1.0, 0.6), "rewards": (0.8, 0.5), "prediction": 0.15}
 SHORTEST = 50  # transitions
 
 
@@ -115,11 +116,13 @@ def fit(
     clock = _clock(minutes, steps, started, earlier)
     report = files.reporter(checkpoint, progress, started - earlier)
     train_rows, held_rows = data.split(settings.held_out, seed=seed)
-    dynamics = dynamics_problem(train_rows, held_rows, settings.shadows, seed)
+    dynamics = dynamics_problem(train_rows, held_rows, settings.shadows, seed, settings.differences)
     shares = STEP_SHARES["dynamics"] if steps is not None else DYNAMICS_SHARE
     found = study("dynamics", dynamics.problem, settings, seed, clock, shares, checkpoint, report)  # type: ignore[arg-type]
     rewards = _study_rewards(train_rows, held_rows, settings, seed, clock, checkpoint, report)
-    graph = assemble(data, dynamics, found, rewards, settings, time.perf_counter() - started + earlier)
+    graph = assemble(
+        data.factors, len(data), dynamics, found, rewards, settings, time.perf_counter() - started + earlier
+    )
     graph = (knowledge or Knowledge()).apply(graph)
     predictor = _predictor(data, dynamics, found, graph, settings, seed, clock, checkpoint, report)
     files.finish(graph, predictor, held_rows, time.perf_counter() - started + earlier)
@@ -152,14 +155,15 @@ def _study_rewards(
     if not names:
         return {"names": [], "found": None}
     state_action = settings.reward_inputs == "state-action"
-    problem = reward_problem(train_rows, held_rows, names, settings.shadows, seed, state_action)
+    problem = reward_problem(train_rows, held_rows, names, settings.shadows, seed, state_action, settings.differences)
     shares = STEP_SHARES["rewards"] if clock.steps is not None else REWARD_SHARE
     found = study("rewards", problem, settings, seed + 2, clock, shares, checkpoint, report)  # type: ignore[arg-type]
     return {"names": names, "found": found}
 
 
 def assemble(
-    data: Transitions,
+    factors: Factors,
+    transitions: int,
     dynamics: Dynamics,
     found: Findings,
     rewards: dict[str, Any],
@@ -167,7 +171,7 @@ def assemble(
     seconds: float,
 ) -> CausalGraph:
     """Put verdicts about targets into the (d, d+1) matrix of variables."""
-    d = len(data.factors)
+    d = len(factors)
     cmi, stderr = np.zeros((d, d + 1)), np.zeros((d, d + 1))
     thresholds = np.full((d, d + 1), settings.smallest_effect if settings.rule == "calibrated" else settings.epsilon)
     edge, verdict = np.zeros((d, d + 1), bool), np.full((d, d + 1), "none", dtype="<U9")
@@ -182,9 +186,9 @@ def assemble(
         )
     _set_memory(dynamics, cmi, stderr, edge, verdict, math.log(settings.knots - 1))
     return CausalGraph(
-        variables=data.factors.names, adjacency=edge, cmi=cmi, stderr=stderr, verdict=verdict,
-        threshold=settings.epsilon, rewards=_reward_graphs(data, rewards, d), model=settings.model,
-        transitions=len(data), seconds=round(seconds, 2), version=metadata.version("cbm-rl"), thresholds=thresholds,
+        variables=factors.names, adjacency=edge, cmi=cmi, stderr=stderr, verdict=verdict,
+        threshold=settings.epsilon, rewards=_reward_graphs(factors, rewards), model=settings.model,
+        transitions=transitions, seconds=round(seconds, 2), version=metadata.version("cbm-rl"), thresholds=thresholds,
     )  # fmt: skip
 
 
@@ -206,11 +210,11 @@ def _set_memory(
             stderr[i, i], edge[i, i], verdict[i, i] = 0.0, True, "edge"
 
 
-def _reward_graphs(data: Transitions, rewards: dict[str, Any], d: int) -> dict[str, RewardGraph]:
-    graphs = {}
+def _reward_graphs(factors: Factors, rewards: dict[str, Any]) -> dict[str, RewardGraph]:
+    graphs, d = {}, len(factors)
     for k, name in enumerate(rewards["names"]):
         v = rewards["found"].verdicts
-        parents = tuple(data.factors.names[j] for j in np.flatnonzero(v.edge[k, :d]))
+        parents = tuple(factors.names[j] for j in np.flatnonzero(v.edge[k, :d]))
         graphs[name] = RewardGraph(parents, v.cmi[k, :d], v.stderr[k, :d], v.verdict[k, :d], v.thresholds[k, :d])
     return graphs
 

@@ -4,6 +4,12 @@ All leave-one-out models are first evaluated on some rows; most cells of a spars
 as "no effect", and only the others are evaluated on the remaining rows, as long as there is time. Sums
 over rows are kept, never a (target, input, row) array. Rows of one episode are not independent, so the
 standard error is taken over episodes.
+
+What a dropped input costs at the outcome of a row, log g(y|x) - log psi(y|x without j), is noisy where effects are
+rare. Its expectation under g, the divergence of psi from g, has the same mean if g is right and none of that noise.
+It is used where outcomes say little. Where they are sharp they count, for g tends to believe a little less than is
+true; and where they are clearly negative, for then g only believes that the input matters. Of a target for which no
+input is sharp, g knows nothing: what it believes there are traces of what it knows of other targets.
 """
 
 from __future__ import annotations
@@ -21,7 +27,9 @@ from cbm.discovery.problem import Rows
 
 CHUNK_NUMBERS = 2_000_000  # of the largest array a chunk makes: small enough to stay near the processor
 LONGEST_CLUSTER = 200  # rows; a longer episode counts as several
-SETTLED = 1e-3  # nats: a cell surely below this is not looked at again
+SETTLED = 5e-4  # nats: a cell surely below this is not looked at again
+SHARP = 5.0  # standard errors above zero from which on outcomes are used as they are ...
+REFUTED = 3.0  # ... and below zero: the prediction is better without the input
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,31 @@ class _Sums:
         return Evidence(mean.T.copy(), stderr.T.copy())
 
 
+class _Measured:
+    """Sums of what dropped inputs cost at the outcomes, and of what the full model expects them to cost."""
+
+    def __init__(self, inputs: int, targets: int):
+        self.outcome, self.expected = _Sums(inputs, targets), _Sums(inputs, targets)
+        self.expecting = False
+
+    def add(self, j: int, targets: np.ndarray, values: Tensor, owner: Tensor, sizes: np.ndarray) -> None:
+        """`values` (1 or 2, targets, rows) as a model's pointwise evidence has them."""
+        sums = [_sum_by(part, owner, len(sizes)) for part in values]
+        self.outcome.add(j, targets, sums[0], sizes)
+        if len(sums) > 1:
+            self.expecting = True
+            self.expected.add(j, targets, sums[1], sizes)
+
+    def evidence(self) -> Evidence:
+        outcome = self.outcome.evidence()
+        if not self.expecting:
+            return outcome
+        expected = self.expected.evidence()
+        sharp = outcome.cmi > SHARP * outcome.stderr
+        plain = sharp | (outcome.cmi < -REFUTED * outcome.stderr) | ~sharp.any(1, keepdims=True)
+        return Evidence(np.where(plain, outcome.cmi, expected.cmi), np.where(plain, outcome.stderr, expected.stderr))
+
+
 @torch.no_grad()
 def measure(
     model: MaskedModel,
@@ -76,7 +109,7 @@ def measure(
     effects), and no longer than `until` on the clock of `time.perf_counter`.
     """
     targets = rows.u.shape[1]
-    sums = _Sums(inputs, targets)
+    sums = _Measured(inputs, targets)
     index = pick_rows(rows.cluster, most, seed)
     generator = torch.Generator().manual_seed(seed)
     chunk = int(np.clip(CHUNK_NUMBERS // max(row_size, 1), 32, 1024))
@@ -126,14 +159,14 @@ def _chunks(index: np.ndarray, cluster: np.ndarray, size: int) -> Iterator[np.nd
         start = stop
 
 
-def _add(sums: _Sums, model: MaskedModel, batch: Batch, cluster: np.ndarray, doubtful: list[np.ndarray]) -> None:
+def _add(sums: _Measured, model: MaskedModel, batch: Batch, cluster: np.ndarray, doubtful: list[np.ndarray]) -> None:
     owner, sizes = _clusters(cluster)
     pointwise = model.evidence(batch)
     for j, targets in enumerate(doubtful):
         if len(targets):
             whole = len(targets) == batch.u.shape[1]
             values = pointwise(j, None if whole else torch.from_numpy(targets))
-            sums.add(j, targets, _sum_by(values, owner, len(sizes)), sizes)
+            sums.add(j, targets, values, owner, sizes)
 
 
 def _clusters(cluster: np.ndarray) -> tuple[Tensor, np.ndarray]:

@@ -33,8 +33,8 @@ class Explicit(TrunkModel):
             return explicit_log_prob(outputs, batch.y, batch.level, self.levels)
         return explicit_log_prob(outputs, batch.y[:, targets], batch.level[:, targets], self.levels[targets])
 
-    def lesson(self, outputs: Tensor, teacher: Tensor) -> Tensor:
-        return explicit_cross_entropy(outputs, teacher, self.levels)
+    def lesson(self, outputs: Tensor, teacher: Tensor, targets: Tensor | None = None) -> Tensor:
+        return explicit_cross_entropy(outputs, teacher, self.levels if targets is None else self.levels[targets])
 
 
 def explicit_log_prob(heads: Tensor, y: Tensor, level: Tensor, levels: Tensor) -> Tensor:

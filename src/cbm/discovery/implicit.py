@@ -33,7 +33,7 @@ class Implicit(TrunkModel):
     def log_density(self, outputs: Tensor, batch: Batch, targets: Tensor | None = None) -> Tensor:
         return log_density(outputs, batch.u if targets is None else batch.u[:, targets])
 
-    def lesson(self, outputs: Tensor, teacher: Tensor) -> Tensor:
+    def lesson(self, outputs: Tensor, teacher: Tensor, targets: Tensor | None = None) -> Tensor:
         return cross_entropy(outputs, teacher)
 
     def penalty(self, outputs: Tensor) -> Tensor:

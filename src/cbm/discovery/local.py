@@ -25,6 +25,7 @@ from cbm.discovery.settings import Settings
 from cbm.discovery.trunk import NOTHING
 
 WIDTH = 48
+MOST_PAIRS = 12  # differences that one target's network sees
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ class Slots:
         if self.action is not None:
             seen[:, self.action] = True
         return seen[:, :real_inputs]
+
+    def above_shadows(self, values: np.ndarray, real_inputs: int) -> np.ndarray:
+        """(K, m + 1) relative to the mean of the shadows among each target's slots, where there are any."""
+        is_shadow = np.pad(self.inputs >= real_inputs, ((0, 0), (0, 1)))
+        count = is_shadow.sum(1, keepdims=True)
+        return values - (values * is_shadow).sum(1, keepdims=True) / np.maximum(count, 1)
 
     def scatter(self, values: np.ndarray, into: np.ndarray) -> np.ndarray:
         """`into` (K, inputs) with the cells that were looked at again replaced by `values` (K, m + 1)."""
@@ -77,8 +84,9 @@ class Local(MaskedModel):
         self.block, self.action = feature_blocks(problem.encoder, problem.action_input)
         targets, m = slots.inputs.shape
         outputs = max(2, *problem.levels, 2) if self.explicit else settings.code
-        size = self.block.shape[1]
-        self.enter = _weight(targets, WIDTH, m * size)
+        self.pairs, self.ends, self.pair_block = pair_slots(problem, slots)
+        size = m * self.block.shape[1] + self.pairs.shape[1] * self.pair_block.shape[1]
+        self.enter = _weight(targets, WIDTH, size)
         self.enter_action = nn.Parameter(
             torch.randn(targets * WIDTH, len(self.action)) / math.sqrt(len(self.action) + 1)
         )
@@ -107,6 +115,11 @@ class Local(MaskedModel):
         by_feature = torch.cat([features, features.new_zeros(len(features), 1)], 1).T.contiguous()  # (F + 1, B)
         view = by_feature[self.block[self.slots]]  # (K, m, size, B); index -1 is the empty input
         view = (view * keep[:, :m, None]).flatten(1, 2)
+        if self.pairs.shape[1]:
+            rows = torch.arange(targets)[:, None]
+            both = keep[rows, self.ends[..., 0]] * keep[rows, self.ends[..., 1]]  # (K, p, B)
+            differences = by_feature[self.pair_block[self.pairs]] * both[:, :, None]
+            view = torch.cat([view, differences.flatten(1, 2)], 1)
         hidden = _affine(self.enter, view)
         if len(self.action):
             push = (self.enter_action @ by_feature[self.action]).view(targets, WIDTH, -1)
@@ -163,11 +176,16 @@ class Local(MaskedModel):
     def evidence(self, batch: Batch) -> Pointwise:
         features = self.encoder(batch.x)
         dropped = torch.full((len(self.slots), len(features)), NOTHING)
-        full = self.log_density(self.outputs(features, dropped), batch)
+        outputs = self.outputs(features, dropped)
+        full = self.log_density(outputs, batch)
+        entropy = self.lesson(outputs, outputs) if self.settings.expected else None
 
         def pointwise(slot: int, targets: Tensor | None) -> Tensor:
-            without = self.log_density(self.outputs(features, torch.full_like(dropped, slot)), batch)
-            return full - without if targets is None else (full - without)[targets]
+            without = self.outputs(features, torch.full_like(dropped, slot))
+            values = (full - self.log_density(without, batch))[None]
+            if entropy is not None:
+                values = torch.cat([values, (self.lesson(without, outputs) - entropy)[None]])
+            return values if targets is None else values[:, targets]
 
         return pointwise
 
@@ -175,16 +193,41 @@ class Local(MaskedModel):
 def feature_blocks(encoder: Encoder, action_input: int | None) -> tuple[Tensor, Tensor]:
     """Feature indices of every input, (inputs + 1, size), padded with the index of an always-zero column; the
     last row is the empty input, the action's row is empty too. And the action's own features."""
-    action = (encoder.groups == (-2 if action_input is None else action_input)).nonzero()[:, 0]
-    counts = torch.bincount(encoder.groups, minlength=encoder.inputs)
+    single = torch.where(encoder.source < encoder.columns, encoder.groups, -1)  # differences are looked at apart
+    action = (single == (-2 if action_input is None else action_input)).nonzero()[:, 0]
+    counts = torch.bincount(single[single >= 0], minlength=encoder.inputs)
     if action_input is not None:
         counts[action_input] = 0
     block = torch.full((encoder.inputs + 1, int(counts.max())), encoder.features)
     for j in range(encoder.inputs):
         if j != action_input:
-            own = (encoder.groups == j).nonzero()[:, 0]
+            own = (single == j).nonzero()[:, 0]
             block[j, : len(own)] = own
     return block, action
+
+
+def pair_slots(problem: Problem, slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
+    """The differences that each target's network sees: those of two inputs that it sees.
+
+    (K, p) which difference, (K, p, 2) the slots of its two ends (the action's slot is the last), and the feature
+    indices of every difference, padded with the index of an always-zero column; the last one is the empty one.
+    """
+    encoder = problem.encoder
+    count, m = len(encoder.pairs), slots.inputs.shape[1]
+    owned = [(encoder.source == encoder.columns + p).nonzero()[:, 0] for p in range(count)]
+    block = torch.full((count + 1, max((len(own) for own in owned), default=0)), encoder.features)
+    for p, own in enumerate(owned):
+        block[p, : len(own)] = own
+    inputs = [(int(encoder.groups[own[0]]), int(encoder.partners[own[0]])) for own in owned]
+    seen: list[list[tuple[int, int, int]]] = []
+    for row in slots.inputs:
+        place = {int(j): slot for slot, j in enumerate(row) if j >= 0}
+        if slots.action is not None:
+            place[slots.action] = m
+        seen.append([(p, place[a], place[b]) for p, (a, b) in enumerate(inputs) if a in place and b in place])
+    width = min(max((len(found) for found in seen), default=0), MOST_PAIRS)
+    table = torch.tensor([(found + [(count, 0, 0)] * width)[:width] for found in seen]).view(len(seen), width, 3)
+    return table[..., 0], table[..., 1:], block
 
 
 def choose_slots(
@@ -211,7 +254,7 @@ def choose_slots(
     return Slots(np.array([row + [-1] * (m - len(row)) for row in rows], dtype=np.int64), action_input)
 
 
-CANDIDATE = 1.5e-3  # nats above a typical shadow: anything that may reach this is looked at again
+CANDIDATE = 1e-3  # nats above a typical shadow: anything that may reach this is looked at again
 
 
 def _weight(n: int, outputs: int, inputs: int) -> nn.Parameter:

@@ -16,7 +16,8 @@ from cbm.discovery.settings import Settings
 from cbm.discovery.trunk import NOTHING, Trunk
 
 Pointwise = Callable[[int, Tensor | None], Tensor]
-"""Input j, targets (None: all) -> (K, B): log p(target | x) - log p(target | x without j), for each row."""
+"""Input j, targets (None: all) -> (1, K, B): log p(target | x) - log p(target | x without j), for each row. Or
+(2, K, B): then also what the full model expects this to be in each row, over the targets it thinks possible."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class TrunkModel(MaskedModel):
         """(K, B) log-density of each target (or of those asked for)."""
 
     @abstractmethod
-    def lesson(self, outputs: Tensor, teacher: Tensor) -> Tensor:
+    def lesson(self, outputs: Tensor, teacher: Tensor, targets: Tensor | None = None) -> Tensor:
         """(K, B) cross-entropy of the densities described by `outputs` with those of `teacher`."""
 
     def penalty(self, outputs: Tensor) -> Tensor:
@@ -112,11 +113,17 @@ class TrunkModel(MaskedModel):
         features = self.trunk.encoder(batch.x)
         nothing = torch.full((len(features),), NOTHING)
         first = self.trunk.first_layer(features, nothing)
-        full = self.log_density(self.outputs(first), batch)
+        outputs = self.outputs(first)
+        full = self.log_density(outputs, batch)
+        entropy = self.lesson(outputs, outputs) if self.settings.expected else None
 
         def pointwise(j: int, targets: Tensor | None) -> Tensor:
-            without = self.log_density(self.outputs(self.trunk.without(first, features, j), targets), batch, targets)
-            return (full if targets is None else full[targets]) - without
+            without = self.outputs(self.trunk.without(first, features, j), targets)
+            chosen = slice(None) if targets is None else targets
+            outcome = full[chosen] - self.log_density(without, batch, targets)
+            if entropy is None:
+                return outcome[None]
+            return torch.stack([outcome, self.lesson(without, outputs[chosen], targets) - entropy[chosen]])
 
         return pointwise
 

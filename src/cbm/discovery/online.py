@@ -1,80 +1,112 @@
-"""Discovery while data come in: `update(batch)` and a running CMI, for learning dynamics beside a policy.
+"""Discovery while data come in, for learning dynamics beside a policy.
 
-Scales, knots and targets are fitted once, on the warm-up data; after that every batch of new transitions is
-one update of the trunk, and `evaluate` moves the running CMI towards a fresh measurement.
+Two ways to use it: `learn(train, held, updates)` on everything seen so far, which fits scales and knots again as the
+data grows; or, with fixed scales from warm-up data, `update(batch)` for single steps and `evaluate(held)`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
+from torch import Tensor
 
-from cbm.discovery.decide import above_shadows, decide
+from cbm.discovery.decide import above_shadows
 from cbm.discovery.discover import assemble
-from cbm.discovery.evidence import measure
+from cbm.discovery.follow import MEMORY, RATE, Follower, unfinished
 from cbm.discovery.model import Batch
-from cbm.discovery.models import build_model, numbers_per_row
-from cbm.discovery.problem import dynamics_problem, dynamics_rows
+from cbm.discovery.problem import Dynamics, Problem, Rows, dynamics_problem, dynamics_rows
 from cbm.discovery.settings import Settings
 from cbm.discovery.study import Findings
-from cbm.discovery.training import Trainer
+from cbm.factors import Factors
 from cbm.graph import CausalGraph
 from cbm.transitions import Transitions
 
-RATE = 0.5  # where on the learning-rate schedule online updates stay
+
+class DynamicsSource:
+    """(s_t, a_t) -> s_{t+1} of every variable that ever changes."""
+
+    def fit(
+        self, train: Transitions, held: Transitions, settings: Settings, seed: int
+    ) -> tuple[Problem, dict[str, Tensor]]:
+        found = dynamics_problem(train, held, settings.shadows, seed, settings.differences)
+        return found.problem, {"moving": torch.tensor(found.moving), "memory": torch.tensor(found.memory)}
+
+    def rows(self, problem: Problem, data: Transitions, rng: np.random.Generator) -> Rows:
+        return dynamics_rows(problem, data, rng)
 
 
 class OnlineDiscovery:
-    """A dynamics graph that follows the data."""
+    """A dynamics graph that follows the data; `factors` stand in for warm-up data where there are none."""
 
-    def __init__(self, warm_up: Transitions, settings: Settings | None = None, seed: int = 0, memory: float = 0.9):
-        self.settings = settings or Settings()
-        self.seed, self.memory, self.data = seed, memory, warm_up
-        self.dynamics = dynamics_problem(*warm_up.split(self.settings.held_out, seed=seed), self.settings.shadows, seed)
-        problem = self.dynamics.problem
-        self.trainer = Trainer(build_model(problem, self.settings, seed), problem, self.settings, seed)
+    def __init__(
+        self,
+        warm_up: Transitions | None = None,
+        settings: Settings | None = None,
+        seed: int = 0,
+        memory: float = MEMORY,
+        factors: Factors | None = None,
+    ):
+        known = warm_up.factors if warm_up is not None else factors
+        assert known is not None, "either warm-up data or factors must be given"
+        self.factors, self.settings = known, settings or unfinished(Settings())
+        self.follower = Follower(DynamicsSource(), self.settings, seed, memory)
         self.rng = np.random.default_rng([seed, 3])
-        self.cmi: np.ndarray | None = None
-        """(K, inputs) running CMI; None until the first evaluation, when no edge is excluded."""
-        self.stderr: np.ndarray | None = None
+        if warm_up is not None:
+            self.follower.refit(*warm_up.split(self.settings.held_out, seed=seed))
+
+    def learn(self, train: Transitions, held: Transitions, updates: int) -> dict[str, float]:
+        """Gradient steps on all rows so far, and a measurement on held-out ones; returns mean losses."""
+        return self.follower.learn(train, held, updates)
 
     def update(self, batch: Transitions) -> dict[str, float]:
         """One gradient step on new (or replayed) transitions; returns the losses."""
-        rows = dynamics_rows(self.dynamics.problem, batch, self.rng)
-        index = torch.arange(len(rows))
-        numbers = self.trainer.learn(Batch.of(rows, index, self.trainer.generator), RATE)
+        fitted = self.follower.fitted
+        assert fitted is not None, "single updates need warm-up data"
+        rows = dynamics_rows(fitted.problem, batch, self.rng)
+        numbers = fitted.trainer.learn(Batch.of(rows, torch.arange(len(rows)), fitted.trainer.generator), RATE)
         return {name: float(value) for name, value in numbers.items()}
 
     def evaluate(self, held: Transitions) -> np.ndarray:
         """Move the running CMI towards its value on held-out transitions; returns it, shadows left out."""
-        problem = self.dynamics.problem
-        rows = dynamics_rows(problem, held, self.rng)
-        evidence = measure(
-            self.trainer.model, rows, problem.inputs, problem.real_inputs, self.settings.evaluation_rows,
-            numbers_per_row(problem, self.settings), seed=self.trainer.step,
-        )  # fmt: skip
-        if self.cmi is None or self.stderr is None:
-            self.cmi, self.stderr = evidence.cmi, evidence.stderr
-        else:
-            self.cmi = self.memory * self.cmi + (1 - self.memory) * evidence.cmi
-            self.stderr = self.memory * self.stderr + (1 - self.memory) * evidence.stderr
-        return above_shadows(self.cmi, problem.real_inputs)[:, : problem.real_inputs]
+        fitted = self.follower.fitted
+        assert fitted is not None, "an evaluation needs warm-up data"
+        self.follower.calls += 1  # other rows each time
+        self.follower.measure(dynamics_rows(fitted.problem, held, self.rng))
+        assert self.follower.running is not None
+        cmi = self.follower.running[0, [target.index for target in fitted.problem.targets]]
+        return above_shadows(cmi, fitted.problem.real_inputs)[:, : fitted.problem.real_inputs]
 
     def graph(self) -> CausalGraph:
         """The graph as it stands; before the first evaluation every cell is an undecided edge."""
-        problem = self.dynamics.problem
-        real = problem.real_inputs
-        if self.cmi is None or self.stderr is None:
-            full = np.full((len(problem.targets), problem.inputs), self.settings.epsilon)
-            cmi, stderr = full, full
-        else:
-            cmi, stderr = above_shadows(self.cmi, real), self.stderr
-        verdicts = decide(cmi[:, :real], stderr[:, :real], cmi[:, real:] * (self.cmi is not None), self.settings)
-        return assemble(
-            self.data,
-            self.dynamics,
-            Findings(verdicts, None),
-            {"names": [], "found": None},
-            self.settings,
-            0.0,
-        )
+        fitted, verdicts = self.follower.fitted, self.follower.verdicts()
+        if fitted is None or verdicts is None:
+            return undecided_graph(self.factors, self.settings)
+        notes = {name: value.numpy() for name, value in fitted.notes.items()}
+        dynamics = Dynamics(fitted.problem, notes["moving"], notes["memory"])
+        rewards: dict[str, Any] = {"names": [], "found": None}
+        found = Findings(verdicts, None)
+        return assemble(self.factors, self.follower.seen, dynamics, found, rewards, self.settings, 0.0)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that `learn` changes; `restore` undoes it."""
+        return self.follower.tensors()
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        self.follower.restore(tensors)
+
+
+def undecided_graph(factors: Factors, settings: Settings) -> CausalGraph:
+    """No edge is excluded, and none is sure."""
+    shape = (len(factors), len(factors) + 1)
+    return CausalGraph(
+        variables=factors.names,
+        adjacency=np.ones(shape, bool),
+        cmi=np.zeros(shape),
+        stderr=np.zeros(shape),
+        verdict=np.full(shape, "undecided"),
+        threshold=settings.epsilon,
+        model=settings.model,
+    )

@@ -105,7 +105,7 @@ class Pairwise(MaskedModel):
                 features[:, j] = -math.inf
                 pieces.append(importance_sampled(full[:, rows] - log_density(features, rows), grid.shape[1]))
             values = torch.cat(pieces, 1)
-            return values if targets is None else values[targets]
+            return (values if targets is None else values[targets])[None]
 
         return pointwise
 

@@ -67,7 +67,7 @@ class Predictor:
         """Standardised input columns; shadows, which no cause is, stay zero."""
         problem = self.dynamics.problem
         inputs = np.concatenate([obs, action_columns(action, self.factors.discrete_actions)], 1)
-        x = np.zeros((len(obs), int(problem.encoder.source.max()) + 1), np.float32)
+        x = np.zeros((len(obs), problem.encoder.columns), np.float32)
         x[:, : inputs.shape[1]] = problem.columns(inputs)
         return torch.from_numpy(x)
 

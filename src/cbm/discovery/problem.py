@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cbm.discovery.differences import related_pairs
 from cbm.discovery.inputs import Encoder
 from cbm.discovery.targets import MEMORY, Coordinate, Target, action_columns, change, self_memory
 from cbm.factors import Kind
@@ -110,23 +111,24 @@ class Dynamics:
     """(d,) nats by which the variable's own past helps, where its change is what is predicted."""
 
 
-def dynamics_problem(train: Transitions, held: Transitions, shadows: int, seed: int) -> Dynamics:
+def dynamics_problem(
+    train: Transitions, held: Transitions, shadows: int, seed: int, differences: bool = False
+) -> Dynamics:
     """(s_t, a_t) -> s_{t+1} of every variable that ever changes."""
     kinds = train.factors.kinds
     moving = (train.obs != train.next_obs).any(0)
     memory = self_memory(train)
     plan = [(int(i), kinds[i], bool(memory[i] > MEMORY)) for i in np.flatnonzero(moving)]
 
-    problem = _problem(_dynamics_table(train, plan), _dynamics_table(held, plan), train, plan, shadows, seed)
+    names = list(train.factors.names) if differences else []
+    tables = _dynamics_table(train, plan), _dynamics_table(held, plan)
+    problem = _problem(*tables, train, plan, shadows, seed, names)
     return Dynamics(problem, moving, np.where(memory > MEMORY, memory, 0.0))
 
 
 def dynamics_rows(problem: Problem, data: Transitions, rng: np.random.Generator) -> Rows:
     """New transitions in the coordinates that an existing dynamics problem was fitted with."""
-    table = _dynamics_table(data, [(t.index, t.kind, t.changes) for t in problem.targets])
-    copied = problem.shadow_columns
-    block = _with_shadows(problem.columns(table.inputs), copied, rng)
-    return _rows(block, table, problem.targets, problem.outputs)
+    return _new_rows(problem, _dynamics_table(data, [(t.index, t.kind, t.changes) for t in problem.targets]), rng)
 
 
 def _dynamics_table(data: Transitions, plan: list[tuple[int, Kind, bool]]) -> Table:
@@ -142,6 +144,7 @@ def reward_problem(
     shadows: int,
     seed: int,
     state_action: bool = False,
+    differences: bool = False,
 ) -> Problem:
     """s_{t+1} -> rewards (or (s_t, a_t) -> rewards).
 
@@ -149,15 +152,25 @@ def reward_problem(
     on a reward nobody asks for.
     """
 
-    def table(data: Transitions) -> Table:
-        state = [data.obs, action_columns(data.action, data.factors.discrete_actions)]
-        context = [values[:, None] for values in data.context.values()]
-        inputs = np.concatenate([*(state if state_action else [data.next_obs]), *context], 1)
-        return Table(inputs, np.stack([data.rewards[name] for name in names], 1), data.episode)
-
-    rows = table(train)
+    rows = _reward_table(train, names, state_action)
     plan = [(k, reward_kind(rows.targets[:, k]), False) for k in range(len(names))]
-    return _problem(rows, table(held), train, plan, shadows, seed)
+    unnamed = [""] * (rows.inputs.shape[1] - len(train.factors) - len(train.context))  # the action
+    named = [*train.factors.names, *unnamed, *train.context] if differences else []
+    return _problem(rows, _reward_table(held, names, state_action), train, plan, shadows, seed, named)
+
+
+def reward_rows(
+    problem: Problem, data: Transitions, names: list[str], rng: np.random.Generator, state_action: bool = False
+) -> Rows:
+    """New transitions in the coordinates that an existing reward problem was fitted with."""
+    return _new_rows(problem, _reward_table(data, names, state_action), rng)
+
+
+def _reward_table(data: Transitions, names: list[str], state_action: bool) -> Table:
+    state = [data.obs, action_columns(data.action, data.factors.discrete_actions)]
+    context = [values[:, None] for values in data.context.values()]
+    inputs = np.concatenate([*(state if state_action else [data.next_obs]), *context], 1)
+    return Table(inputs, np.stack([data.rewards[name] for name in names], 1), data.episode)
 
 
 def reward_kind(reward: np.ndarray) -> Kind:
@@ -167,8 +180,10 @@ def reward_kind(reward: np.ndarray) -> Kind:
 
 
 def _problem(
-    train: Table, held: Table, data: Transitions, plan: list[tuple[int, Kind, bool]], shadows: int, seed: int
-) -> Problem:
+    train: Table, held: Table, data: Transitions, plan: list[tuple[int, Kind, bool]], shadows: int, seed: int,
+    names: list[str],
+) -> Problem:  # fmt: skip
+    """`names` are those of the first columns, for finding differences worth seeing; none for none."""
     rng = np.random.default_rng([seed, 77])
     d = len(data.factors)
     extra = train.inputs.shape[1] - d  # action columns, one node together
@@ -180,7 +195,11 @@ def _problem(
     copied = np.resize(rng.permutation(d), shadows)
     blocks = [_with_shadows(columns(table.inputs), copied, rng) for table in (train, held)]
     encoder = Encoder.fit(
-        blocks[0], [*kinds, *[kinds[c] for c in copied]], groups + [real_inputs + k for k in range(shadows)]
+        blocks[0],
+        [*kinds, *[kinds[c] for c in copied]],
+        groups + [real_inputs + k for k in range(shadows)],
+        related_pairs(train.inputs, names, kinds, np.random.default_rng([seed, 78])),
+        columns.std,
     )
     targets = tuple(
         Target(i, kind, changes, Coordinate.fit(train.targets[:, k], kind in ("binary", "categorical")))
@@ -195,6 +214,11 @@ def _input_scale(inputs: np.ndarray, kinds: list[Kind]) -> Scale:
     scale = Scale.fit(inputs)
     angle = np.array([kind == "angle" for kind in kinds])
     return Scale(np.where(angle, 0.0, scale.mean), np.where(angle, 1.0, scale.std))  # sine and cosine need radians
+
+
+def _new_rows(problem: Problem, table: Table, rng: np.random.Generator) -> Rows:
+    block = _with_shadows(problem.columns(table.inputs), problem.shadow_columns, rng)
+    return _rows(block, table, problem.targets, problem.outputs)
 
 
 def _with_shadows(block: np.ndarray, copied: np.ndarray, rng: np.random.Generator) -> np.ndarray:

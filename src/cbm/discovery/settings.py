@@ -47,17 +47,26 @@ class Settings:
     """Pull of the weights towards zero, times the learning rate; raised during training where it overfits."""
     shadows: int = 12
     """Time-shifted copies of real variables, added as inputs that cannot matter, to calibrate decisions."""
+    differences: bool = True
+    """Whether models also see differences of the same quantity of two objects (`hand_x`, `block_x`), where the data
+    suggest that these touch or follow each other."""
     held_out: float = 0.2
     """Share of the episodes kept for measuring CMI."""
     evaluation_rows: int = 20_000
     """Held-out transitions used for CMI, at most."""
+    expected: bool = True
+    """Whether CMI is the mean of what the full model expects a dropped input to cost, as long as outcomes do not
+    contradict it, or the mean of what it did cost at the outcomes (the paper): the former is far less noisy."""
     rule: Rule = "calibrated"
     """calibrated: per-target thresholds from the shadows, with an undecided zone.
     threshold: CMI >= epsilon (the paper)."""
     epsilon: float = 0.02
     """Threshold in nats of the paper's rule."""
-    smallest_effect: float = 0.005
+    smallest_effect: float = 0.001
     """Calibrated rule: effects below this many nats are never called edges."""
+    strongest_share: float = 0.01
+    """Calibrated rule: nor are those below this share of the target's strongest one, by which leave-one-out models of
+    well-predicted targets may err."""
     reward_inputs: Literal["next-state", "state-action"] = "next-state"
     """What a reward may depend on: the state after the step, or the state before it and the action."""
 
@@ -95,14 +104,18 @@ def preset(name: Preset, model: ModelName = "implicit") -> Settings:
     if model not in get_args(ModelName):
         raise DataError(f"unknown model {model!r}; choose one of {', '.join(get_args(ModelName))}")
     base = Settings(model=model)
+    if model == "explicit":  # as published: log-likelihoods of outcomes
+        base = replace(base, expected=False, smallest_effect=0.005)
     if model == "demi":  # as published: its own estimate against a fixed threshold
-        base = replace(base, rule="threshold", shadows=0, teaching=False, batch=320)
+        base = replace(base, rule="threshold", shadows=0, differences=False, expected=False, teaching=False, batch=320)
     if name == "debug":
         return replace(base, width=64, code=8, knots=33, batch=128, shadows=min(4, base.shadows), evaluation_rows=1000)
     if name == "paper":
         return replace(
             base,
             architecture="pairwise",
+            differences=False,
+            expected=False,
             shadows=0,
             teaching=False,
             width=128,

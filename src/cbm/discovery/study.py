@@ -85,13 +85,11 @@ def study(
     local, again = _local_evidence(
         f"{name}-again", problem, slots, settings, seed + 1, clock, shares[1], checkpoint, report
     )
-    is_shadow = np.pad(slots.inputs >= real, ((0, 0), (0, 1)))
-    null = np.where(is_shadow, again.cmi, np.nan)
-    second = slots.scatter(again.cmi, cmi)
+    second = slots.scatter(slots.above_shadows(again.cmi, real), cmi)
     smaller = second < cmi  # both looks must see an effect: in truth the first is never the larger one
     stderr = np.where(smaller, slots.scatter(again.stderr, evidence.stderr), evidence.stderr)
     strongest = np.maximum(cmi, second)[:, :real].max(1, initial=0.0)
-    verdicts = decide(np.where(smaller, second, cmi)[:, :real], stderr[:, :real], null, settings, strongest)
+    verdicts = decide(np.where(smaller, second, cmi)[:, :real], stderr[:, :real], cmi[:, real:], settings, strongest)
     return Findings(together(first, verdicts, slots.looked_at(real)), local)
 
 

@@ -30,13 +30,13 @@ class Trunk(nn.Module):
     def first_layer(self, features: Tensor, dropped: Tensor, hide: bool = True) -> Tensor:
         """(B, F), (B,) -> (B, width); `hide=False` names the input without removing it."""
         if hide:
-            features = features.masked_fill(self.encoder.groups == dropped[:, None], 0.0)
+            features = features.masked_fill(self.encoder.hidden(dropped), 0.0)
         absence = functional.embedding(dropped % len(self.by_absence), self.by_absence)
         return self.by_feature(features) + absence
 
     def without(self, first: Tensor, features: Tensor, j: int) -> Tensor:
         """`first_layer` with input j dropped in every row, from the one with nothing dropped."""
-        own = (self.encoder.groups == j).nonzero()[:, 0]
+        own = self.encoder.of_input(j)
         effect = features[:, own] @ self.by_feature.weight[:, own].T
         return first - effect + (self.by_absence[j] - self.by_absence[NOTHING])
 

@@ -72,7 +72,7 @@ class GymWorld(gymnasium.Env[Any, np.ndarray]):
         }
         self.render_mode, self.width, self.height = render_mode, width, height
         self.show_context = yes_or_no("environment", "show_context", show_context)
-        self.observation_space = _observation_space(self.factors, observation, self._shown_context)
+        self.observation_space = _observation_space(self.factors, observation, self.shown_context)
         self.action_space = _action_space(self.world)
         self._state: np.ndarray | None = None  # (1, S) in physical units
         self._steps = 0
@@ -98,7 +98,8 @@ class GymWorld(gymnasium.Env[Any, np.ndarray]):
         return {task: parents.copy() for task, parents in self.world.truth_rewards.items()}
 
     @property
-    def _shown_context(self) -> tuple[str, ...]:
+    def shown_context(self) -> tuple[str, ...]:
+        """Names of the columns that the observation has after the variables: none unless `show_context`."""
         return self.world.context_names if self.show_context else ()
 
     @property
@@ -163,11 +164,11 @@ class GymWorld(gymnasium.Env[Any, np.ndarray]):
 
     def _observe(self) -> Observed:
         values = np.array(self.world.observe(self._current())[0], np.float64)
-        if self._shown_context:
+        if self.shown_context:
             values = np.concatenate([values, self._context()])
         if isinstance(self.observation_space, spaces.Box):
             return values
-        names = (*self.factors.names, *self._shown_context)
+        names = (*self.factors.names, *self.shown_context)
         return {name: values[i : i + 1] for i, name in enumerate(names)}
 
 

@@ -115,8 +115,9 @@ WORLDS = {
 def make_world(name: str, **options: Any) -> World:
     """A built-in world by its short name, with the options of its constructor.
 
-    Two more options hold for every world: `backend`, one of its own, and `distractors`, which adds so many
-    controllable and as many uncontrollable ones unless the world has distractors of its own.
+    Three more options hold for every world: `backend`, one of its own; `horizon`, the steps of an episode; and
+    `distractors`, which adds so many controllable and as many uncontrollable ones unless the world has
+    distractors of its own.
     """
     if name not in WORLDS:
         raise unknown_name("unknown world", name, WORLDS)
@@ -124,7 +125,7 @@ def make_world(name: str, **options: Any) -> World:
     constructor = entry.load()
     own = tuple(inspect.signature(constructor).parameters)
     wrapped = () if "distractors" in own else ("distractors", *(() if "world_seed" in own else ("world_seed",)))
-    allowed = (*own, *wrapped, *(() if "backend" in own else ("backend",)))
+    allowed = (*own, *wrapped, *(() if "backend" in own else ("backend",)), "horizon")
     for option in options:
         if option not in allowed:
             raise DataError(f"{name}: unknown option {option!r}; its options are {', '.join(allowed)}")
@@ -132,6 +133,8 @@ def make_world(name: str, **options: Any) -> World:
     if backend not in entry.backends:
         raise DataError(f"{name}: unknown backend {backend!r}; choose one of {', '.join(entry.backends)}")
     world = constructor(**{option: value for option, value in options.items() if option in own})
+    if "horizon" in options:
+        world.horizon = whole_number(name, "horizon", options["horizon"], at_least=1)
     if not wrapped:
         return world
     count = whole_number(name, "distractors", options.get("distractors", 0), at_least=0)

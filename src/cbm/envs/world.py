@@ -223,6 +223,15 @@ def whole_number(world: str, option: str, value: object, at_least: int) -> int:
     raise DataError(f"{world}: option {option!r} must be a whole number >= {at_least}, not {value!r}")
 
 
+def real_number(world: str, option: str, value: object, above: float, at_most: float) -> float:
+    """An option that measures something."""
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    size = float(cast(float, value)) if number else np.nan
+    if above < size <= at_most:
+        return size
+    raise DataError(f"{world}: option {option!r} must be a number > {above:g} and <= {at_most:g}, not {value!r}")
+
+
 def yes_or_no(world: str, option: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise DataError(f"{world}: option {option!r} must be True or False, not {value!r}")

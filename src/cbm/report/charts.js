@@ -50,8 +50,8 @@ function lineChart({ title, xLabel, yLabel, series, zero = false }) {
   return el("figure", { class: "chart" }, el("figcaption", { text: title }), chartLegend(series), picture);
 }
 
-function drawAxes(picture, xTicks, yTicks, sx, sy, xLabel, yLabel) {
-  const { width, height, left, right, top, bottom } = CHART;
+function drawAxes(picture, xTicks, yTicks, sx, sy, xLabel, yLabel, size = CHART) {
+  const { width, height, left, right, top, bottom } = size;
   for (const tick of yTicks) {
     picture.append(svg("line", { x1: left, x2: width - right, y1: sy(tick), y2: sy(tick), class: "grid" }));
     picture.append(svg("text", { x: left - 7, y: sy(tick) + 4, "text-anchor": "end", text: tickText(tick) }));

@@ -25,27 +25,48 @@ from cbm.abstraction.rules import cbm_abstraction
 from cbm.checks import read_json, zeros_and_ones
 from cbm.errors import DataError
 from cbm.graph import CausalGraph, RewardGraph
+from cbm.report.comparison import compare
+from cbm.report.learning import is_learning_run, read_learning_run
+from cbm.report.palette import style_sheet
 from cbm.runs import atomic_write_text
 
 # In the order in which they are joined: later files use what earlier ones define.
-SCRIPTS = ("dom.js", "heatmap.js", "heatpaint.js", "layout.js", "drawing.js", "charts.js", "report.js")
+SCRIPTS = (
+    *("dom.js", "heatmap.js", "heatpaint.js", "layout.js", "drawing.js", "charts.js"),
+    *("curves.js", "strips.js", "outcomes.js", "learning.js", "report.js"),
+)
+STYLES = ("report.css", "learning.css")
 CURVE_POINTS = 400
 """A training curve with more points than this is thinned evenly; the page says so."""
 
 BoolArray = NDArray[np.bool_]
 
 
-def write_report(run_dirs: list[Path], out: Path) -> Path:
-    """Write one self-contained page about these runs (a comparison on top when there are several)."""
+def write_report(run_dirs: list[Path], out: Path, *, at: int | None = None, until: int | None = None) -> Path:
+    """Write one self-contained page about these runs of `cbm discover`, `cbm learn`, or both.
+
+    Several runs begin with a comparison. `at` and `until` are steps: of the column "success at" of learning runs, and
+    the end of the areas under their curves.
+    """
     if not run_dirs:
         raise DataError("report: no run directory given")
-    runs = [collect_run(Path(run_dir), index) for index, run_dir in enumerate(run_dirs)]
-    names = [run["name"] for run in runs]
-    for run, run_dir in zip(runs, run_dirs, strict=True):
-        if names.count(run["name"]) > 1:  # two runs called "run" in different places
-            run["name"] = _printable(str(run_dir))
-    atomic_write_text(out, render({"schema": 1, "runs": runs}))
+    learned = [Path(run_dir) for run_dir in run_dirs if is_learning_run(Path(run_dir))]
+    discovered = [Path(run_dir) for run_dir in run_dirs if Path(run_dir) not in learned]
+    learning = compare([read_learning_run(run_dir) for run_dir in learned], at, until) if learned else None
+    if learned == [Path(run_dir) for run_dir in run_dirs] and len(learned) == 1 and _has_graph(learned[0]):
+        discovered = learned  # with one run there is room to show why its variables were kept
+    runs = [collect_run(run_dir, index) for index, run_dir in enumerate(discovered)]
+    for entries, places in ((runs, discovered), (learning["runs"] if learning else [], learned)):
+        names = [entry["name"] for entry in entries]
+        for entry, run_dir in zip(entries, places, strict=True):
+            if names.count(entry["name"]) > 1:  # two runs called "run" in different places
+                entry["name"] = _printable(str(run_dir))
+    atomic_write_text(out, render({"schema": 1, "runs": runs, "learning": _finite(learning)}))
     return Path(out)
+
+
+def _has_graph(run_dir: Path) -> bool:
+    return (run_dir / "graph.json").is_file()
 
 
 # Collecting
@@ -53,7 +74,7 @@ def write_report(run_dirs: list[Path], out: Path) -> Path:
 
 def collect_run(run_dir: Path, index: int = 0) -> dict[str, Any]:
     """Everything the page says about one run, ready for JSON."""
-    if not (run_dir / "graph.json").is_file():
+    if not _has_graph(run_dir):
         raise DataError(f"{run_dir}: no graph.json, so this is not a run that a report can be made of")
     graph = CausalGraph.load(run_dir)
     truth = _read_truth(run_dir / "truth.json", graph)
@@ -275,12 +296,13 @@ def _printable(name: str) -> str:
 
 def render(payload: dict[str, Any]) -> str:
     """The page as text. One pass fills the template, so a name such as {{script}} stays a name."""
-    style = _asset("report.css")
+    style = "\n".join([*(_asset(name) for name in STYLES), style_sheet()])
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in SCRIPTS) + "})();\n"
-    names = ", ".join(run["name"] for run in payload["runs"])
+    learning = payload.get("learning") or {"runs": []}
+    names = ", ".join(dict.fromkeys(run["name"] for run in (*learning["runs"], *payload["runs"])))
     parts = {
         "csp": html.escape(_content_policy(script, style)),
-        "title": html.escape(f"cbm report: {names}"),
+        "title": html.escape(f"cbm report: {names if len(names) <= 200 else names[:199] + '…'}"),
         "style": style,
         "script": script,
         "payload": embed_json(payload),

@@ -3,9 +3,10 @@
 function start() {
   const payload = JSON.parse(document.getElementById("payload").textContent);
   const page = document.getElementById("report");
-  const single = payload.runs.length === 1;
-  page.replaceChildren(el("h1", { text: single ? "What matters, and why" : `What matters, and why: ${payload.runs.length} runs` }));
-  if (!single) page.append(comparison(payload.runs));
+  page.replaceChildren(el("h1", { text: pageTitle(payload) }));
+  if (payload.learning) page.append(learningSection(payload.learning));
+  if (payload.learning && payload.runs.length) page.append(el("h1", { class: "part", text: pageTitle({ runs: payload.runs }) }));
+  if (payload.runs.length > 1) page.append(comparison(payload.runs));
   const views = payload.runs.map((run) => buildRun(page, run));
   const repaint = () => views.forEach(({ heat, drawing }) => { heat.redraw(); drawing.redraw(); });
   window.addEventListener("resize", repaint);
@@ -21,6 +22,13 @@ function start() {
       return cellCentre(heat, row, column);
     },
   };
+}
+
+function pageTitle({ runs, learning }) {
+  const matters = runs.length <= 1 ? "What matters, and why" : `What matters, and why: ${runs.length} runs`;
+  if (!learning) return matters;
+  if (learning.runs.length > 1) return `Learning compared: ${learning.runs.length} runs`;
+  return `How ${learning.methods[0].label} learned ${learning.tasks.map((task) => task.title).join(" and ")}`;
 }
 
 function comparison(runs) {

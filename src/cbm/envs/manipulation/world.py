@@ -18,6 +18,7 @@ from cbm.envs.manipulation.backend import RATE, TABLE, Backend, SceneSpec, Vecto
 from cbm.envs.manipulation.graphs import graph, parents
 from cbm.envs.manipulation.layout import MARKERS, View, factors_of, quantities, with_component
 from cbm.envs.world import Policy, Rng, WorldBase, check_policy, check_values, whole_number
+from cbm.errors import DataError
 
 BACKENDS = {
     "mujoco": "cbm.envs.manipulation.simulator:MujocoBackend",
@@ -175,24 +176,31 @@ class ManipulationWorld(WorldBase):
     def view(self, state: np.ndarray) -> View:
         return View(state, self.columns, self.spec)
 
-    def declare(self, physical: Rules, paper: Rules, read: Rules) -> None:
-        """Sets the true graphs from rules between groups, and each task's parents from the quantities it reads."""
+    def declare(self, physical: Rules, paper: Rules, read: Rules, constant: tuple[str, ...] = ()) -> None:
+        """Sets the true graphs from rules between groups, and each task's parents from the quantities it reads.
+
+        `constant` variables have one value in all episodes: no data and no intervention within the data can show
+        them to act on others, and the physical graph does not say so.
+        """
         self.truths = {"physical": graph(self.factors, physical), "paper": graph(self.factors, paper)}
         self.truth = self.truths["physical"]
+        for variable in (self.factors.index(name) for name in constant):
+            self.truth[:, variable] = False
+            self.truth[variable, variable] = True
         self.truth_rewards = {task: parents(self.parts, names) for task, names in read.items()}
 
 
 def separate(
-    draw: Callable[[int], np.ndarray], apart: Callable[[np.ndarray], np.ndarray], n: int, tries: int = 1000
+    draw: Callable[[int], np.ndarray], apart: Callable[[np.ndarray], np.ndarray], n: int, tries: int = 20_000
 ) -> np.ndarray:
     """Draws n starting layouts, and draws again those in which things are not `apart`."""
     poses = draw(n)
     for _ in range(tries):
         bad = np.flatnonzero(~apart(poses))
         if not len(bad):
-            break
+            return poses
         poses[bad] = draw(len(bad))
-    return poses
+    raise DataError(f"no room to start: {tries} drawn layouts have things that touch")
 
 
 def upright(xy: np.ndarray, z: float, yaw: np.ndarray) -> np.ndarray:

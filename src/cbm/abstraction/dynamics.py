@@ -1,0 +1,96 @@
+"""The causal graph of the dynamics that all tasks share: found before (frozen), or learned beside the policies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
+
+from cbm.abstraction.method import Experience
+from cbm.abstraction.settle import Settle
+from cbm.checks import check_same_names
+from cbm.discovery.follow import under, unfinished
+from cbm.discovery.online import OnlineDiscovery
+from cbm.discovery.settings import ModelName, Settings, preset
+from cbm.errors import DataError
+from cbm.factors import Factors
+from cbm.graph import CausalGraph
+
+
+class FrozenDynamics:
+    """The graph of a run of `cbm discover` (Algorithm 1, line 2)."""
+
+    frozen = True
+
+    def __init__(self, graph: CausalGraph):
+        self._graph = graph
+
+    @classmethod
+    def load(cls, run: str | os.PathLike[str], factors: Factors) -> FrozenDynamics:
+        """From a run directory or a graph.json, whose variables must be those of the world."""
+        graph = CausalGraph.load(run)
+        try:
+            check_same_names(graph.variables, factors.names)
+        except DataError as error:
+            raise DataError(f"{run}: {error}") from None
+        return cls(graph)
+
+    def graph(self) -> CausalGraph:
+        return self._graph
+
+    def learn(self, experience: Experience, updates: int) -> dict[str, float]:
+        return {}
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        pass
+
+
+class JointDynamics:
+    """A graph learned from scratch on what the policies do (Algorithm 1, lines 7 and 8)."""
+
+    frozen = False
+
+    def __init__(
+        self, factors: Factors, settings: Settings | None = None, seed: int = 0, on: float = 1.0, off: float = 0.6
+    ):
+        self.online = OnlineDiscovery(None, settings or joint_settings(), seed, factors=factors)
+        self.settled = Settle(on, off)
+
+    def learn(self, experience: Experience, updates: int) -> dict[str, float]:
+        numbers = self.online.learn(experience.transitions(False), experience.transitions(True), updates)
+        found = self.online.graph()
+        before = self.settled.chosen
+        after = self.settled.move(found.cmi, found.thresholds)
+        changed = after.size if before is None else int((after != before).sum())
+        return numbers | {"edges": float(after.sum()), "changed": float(changed)}
+
+    def graph(self) -> CausalGraph:
+        """Before there is evidence, no edge is excluded."""
+        found = self.online.graph()
+        if self.settled.chosen is None:
+            return found
+        return replace(found, adjacency=self.settled.chosen, verdict=self.settled.verdict(found.verdict))
+
+    def tensors(self) -> dict[str, Tensor]:
+        parts = {"online": self.online.tensors(), "settled": self.settled.tensors()}
+        return {f"{part}.{name}": value for part, found in parts.items() for name, value in found.items()}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        self.online.restore(under("online", tensors))
+        self.settled.restore(under("settled", tensors))
+
+
+def joint_settings(model: ModelName = "implicit") -> Settings:
+    """A smaller model than offline discovery's, measured on fewer rows, but again and again."""
+    return unfinished(replace(preset("fast", model), width=256, knots=33, evaluation_rows=3000))
+
+
+def everything_if_empty(mask: np.ndarray) -> np.ndarray:
+    """A policy that sees nothing cannot learn; without a parent found, no variable is excluded."""
+    return mask if mask.any() else np.ones_like(mask)

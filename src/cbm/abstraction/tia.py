@@ -1,0 +1,82 @@
+"""TIA on factored states (Fu et al. 2021): a relevant and an irrelevant part that do not depend on each other.
+
+Both parts see the action. The relevant part must predict the reward; an adversary must not be able to predict it from
+the irrelevant part. Kept is the relevant part.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from cbm.abstraction.method import Setup
+from cbm.abstraction.partition import PartitionSettings
+from cbm.abstraction.partitioned import Fitted, PartitionMethod, Pool
+from cbm.abstraction.restricted import Views
+from cbm.factors import Factors
+
+RELEVANT, IRRELEVANT = 0, 1
+VIEWS = Views(sees=((RELEVANT,), (IRRELEVANT,)), acts=(True, True))
+
+
+class Tia(PartitionMethod):
+    """Two classes, as likely as each other at the start."""
+
+    name = "tia"
+
+    def __init__(
+        self, factors: Factors, task: str, seed: int = 0, settings: PartitionSettings | None = None,
+        on: float = 1.0, off: float = 1.0,
+    ):  # fmt: skip
+        super().__init__(factors, task, seed, settings or default_settings(), VIEWS, (0.5, 0.5), on, off)
+
+    def trained_heads(self, heads: nn.ModuleList) -> dict[str, list[nn.Parameter]]:
+        return {"adversary": list(heads[IRRELEVANT].parameters())}
+
+    def prepare(self, fitted: Fitted, pool: Pool, temperature: float) -> None:
+        """Some steps of the adversary, on episodes that it is not judged on.
+
+        Positions of objects that hardly move tell which episode it is, and so what its rewards were: judged on the
+        episodes it has learnt by heart, the adversary would drive all of them into the relevant part.
+        """
+        rows = pool.for_adversary
+        if not len(rows):
+            return
+        generator, optimizer = self.partition.generator, fitted.optimizers["adversary"]
+        for _ in range(self.settings.inner_steps):
+            index = rows[torch.randint(len(rows), (self.settings.batch,), generator=generator)]
+            with torch.no_grad():
+                members = self.partition.sample(len(index), temperature)
+            error = _error(fitted, pool, index, members, IRRELEVANT).mean()
+            optimizer.zero_grad(set_to_none=True)
+            error.backward()
+            optimizer.step()
+
+    def reward_terms(self, fitted: Fitted, pool: Pool, index: Tensor, members: Tensor) -> dict[str, Tensor]:
+        """L1 of the relevant head, less that of the adversary, as far as it beats the best constant."""
+        relevant = _error(fitted, pool, index, members, RELEVANT).mean()
+        judged = index[pool.kept_from_adversary[index]]
+        if not len(judged):
+            return {"reward": relevant}
+        own = members[pool.kept_from_adversary[index]]
+        fooled = _error(fitted, pool, judged, own, IRRELEVANT).mean()
+        return {
+            "reward": relevant,
+            "adversary": self.settings.adversary_weight * torch.minimum(fooled, pool.constant_error),
+        }
+
+
+def _error(fitted: Fitted, pool: Pool, index: Tensor, members: Tensor, part: int) -> Tensor:
+    """(B,) absolute error of a part's prediction of the reward."""
+    features = fitted.problem.encoder(pool.after[index])
+    predicted = fitted.heads[part](features, pool.context[index], members[..., part])
+    return torch.as_tensor((predicted - pool.reward[index]).abs())
+
+
+def default_settings() -> PartitionSettings:
+    return PartitionSettings()
+
+
+def make(setup: Setup) -> Tia:
+    settings = PartitionSettings.from_options("tia", setup.options)
+    return Tia(setup.factors, setup.task, setup.seed, settings, setup.on, setup.off)

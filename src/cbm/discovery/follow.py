@@ -1,0 +1,214 @@
+"""A masked model that follows growing data, and the running CMI of its inputs.
+
+Behaviour improves while it is watched, and with it the range and the shape of the data. So scales, knots and targets
+are fitted to the data at hand, and again whenever there is twice as much; the weights are carried over, since knots
+are quantiles and mean nearly the same as before. Everything that changes is in `tensors()`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cbm.discovery.decide import Verdicts, above_shadows, decide
+from cbm.discovery.evidence import measure, pick_rows
+from cbm.discovery.model import Batch
+from cbm.discovery.models import build_model, numbers_per_row
+from cbm.discovery.problem import Problem, Rows
+from cbm.discovery.settings import Settings
+from cbm.discovery.stored import problem_from_tensors, problem_tensors, without_rows
+from cbm.discovery.training import Trainer
+from cbm.discovery.warm import carry_over
+from cbm.errors import DataError
+from cbm.transitions import Transitions
+
+RATE = 0.5  # where on the learning-rate schedule online updates stay
+MEMORY = 0.5  # share of the running CMI that stays when a new measurement comes
+GROWTH = 2.0  # how many times more rows there must be for a new fit
+FIT_ROWS = 40_000  # rows that scales, knots and targets are fitted to, at most
+POOL = 40_000  # rows that one call trains on, at most
+FIRST = 3  # times as many updates in the first call, when there is nothing to go on from
+SMALLEST, SHARE = 0.005, 0.04  # smallest effect in nats and as share of the strongest, while in training
+SURE = 1.0  # standard errors that an effect must exceed: to leave out a cause costs more than one too many
+WATCHED = 1000  # rows on which overfitting is watched
+
+
+def unfinished(settings: Settings) -> Settings:
+    """Judge as befits models that are still in training.
+
+    Their leave-one-out halves lag behind, so that outcomes must say what an input is worth (what the full model
+    believes always favours it), and only what exceeds a larger share of the strongest cause counts.
+    """
+    least, share = max(SMALLEST, settings.smallest_effect), max(SHARE, settings.strongest_share)
+    return replace(settings, expected=False, smallest_effect=least, strongest_share=share)
+
+
+class Source(Protocol):
+    """What is predicted from what: dynamics, or the reward of a task."""
+
+    def fit(
+        self, train: Transitions, held: Transitions, settings: Settings, seed: int
+    ) -> tuple[Problem, dict[str, Tensor]]:
+        """A problem fitted to these rows, and what else was found out on the way."""
+        ...
+
+    def rows(self, problem: Problem, data: Transitions, rng: np.random.Generator) -> Rows:
+        """Other rows in the coordinates of that problem."""
+        ...
+
+
+@dataclass
+class Fitted:
+    """What one fit made: a problem without rows, its model in training, and notes of the source."""
+
+    problem: Problem
+    trainer: Trainer
+    notes: dict[str, Tensor]
+    rows: int
+    """How many rows there were to learn from."""
+
+
+class Follower:
+    """One masked model on data that grows."""
+
+    def __init__(self, source: Source, settings: Settings, seed: int, memory: float = MEMORY):
+        if settings.model == "demi":
+            raise DataError("model demi trains in two phases and cannot follow growing data; use implicit or explicit")
+        self.source, self.settings, self.seed, self.memory = source, settings, seed, memory
+        self.fitted: Fitted | None = None
+        self.calls = 0
+        self.seen = 0
+        """Rows to learn from, at the last call."""
+        self.running: np.ndarray | None = None
+        """(2, d, inputs) running CMI and its standard error, by the target's index; infinite where there is none."""
+
+    # Learning
+
+    def learn(self, train: Transitions, held: Transitions, updates: int) -> dict[str, float]:
+        """`updates` gradient steps on rows drawn from `train`, then one measurement on rows of `held`."""
+        rng = np.random.default_rng([self.seed, 11, self.calls])
+        self.calls += 1
+        self.seen = len(train)
+        fitted, wanted = self.fitted, updates
+        if fitted is None:
+            wanted = FIRST * updates
+        if fitted is None or len(train) >= GROWTH * fitted.rows:
+            fitted = self.refit(train, held)
+        if not fitted.problem.targets:
+            return {"rows": float(len(train))}
+        pool = self.source.rows(fitted.problem, _some(train, POOL, rng), rng)
+        kept_out = self.source.rows(fitted.problem, _episodes(held, self.settings.evaluation_rows, rng), rng)
+        self._prepare(fitted.trainer, fitted.problem, pool, kept_out)
+        total: dict[str, Tensor] = {}
+        for _ in range(wanted):
+            for name, value in fitted.trainer.update(RATE).items():
+                total[name] = total.get(name, torch.zeros(())) + value
+        self.measure(kept_out)
+        fitted.trainer.problem, fitted.trainer.watched = fitted.problem, None  # the rows can go
+        return {name: float(value) / wanted for name, value in total.items()} | {"rows": float(len(train))}
+
+    def refit(self, train: Transitions, held: Transitions) -> Fitted:
+        """Scales, knots and targets for the data as it now is; weights go on where they can."""
+        rng = np.random.default_rng([self.seed, 12])
+        some, others = (_some(part, FIT_ROWS, rng) for part in (train, held))
+        problem, notes = self.source.fit(some, others, self.settings, self.seed)
+        problem = without_rows(problem)
+        model = build_model(problem, self.settings, self.seed)
+        if self.fitted is not None:
+            self.fitted.trainer.use_average()
+            carry_over(self.fitted.trainer.model, self.fitted.problem, model, problem)
+        self.fitted = Fitted(problem, self._trainer(problem, model), notes, len(train))
+        return self.fitted
+
+    def _trainer(self, problem: Problem, model: torch.nn.Module) -> Trainer:
+        trainer = Trainer(model, problem, self.settings, self.seed)  # type: ignore[arg-type]
+        trainer.refocusing = False  # happens between calls, when the model has learnt something
+        return trainer
+
+    def _prepare(self, trainer: Trainer, problem: Problem, pool: Rows, kept_out: Rows) -> None:
+        """Give the trainer this call's rows, and let it drop more often what is in doubt."""
+        trainer.problem = replace(problem, train=pool)
+        trainer.rows = torch.arange(len(pool))
+        size = min(WATCHED, len(pool), len(kept_out))
+        noise = torch.Generator().manual_seed(self.calls)
+        seen = torch.linspace(0, len(pool) - 1, size).long()
+        trainer.watched = Batch.of(kept_out, torch.arange(size), noise), Batch.of(pool, seen, noise)
+        trainer.best = (math.inf, math.inf)
+        if trainer.step > 0:
+            trainer.refocus()
+
+    # Evidence
+
+    def measure(self, rows: Rows) -> None:
+        """Move the running CMI towards its value on these rows (Eq. 3; Algorithm 1, line 8)."""
+        assert self.fitted is not None
+        problem, trainer = self.fitted.problem, self.fitted.trainer
+        with trainer.averaged():
+            found = measure(
+                trainer.model, rows, problem.inputs, problem.real_inputs, self.settings.evaluation_rows,
+                numbers_per_row(problem, self.settings), seed=self.calls,
+            )  # fmt: skip
+        new = np.stack([found.cmi, found.stderr])
+        if self.running is None:
+            self.running = np.full((2, problem.variables, problem.inputs), np.inf)
+        at = [target.index for target in problem.targets]
+        old = self.running[:, at]
+        self.running[:, at] = np.where(np.isinf(old), new, self.memory * old + (1 - self.memory) * new)
+
+    def verdicts(self) -> Verdicts | None:
+        """(K, real inputs) decisions on the running CMI of each target; None before the first measurement."""
+        if self.fitted is None or self.running is None:
+            return None
+        problem, settings = self.fitted.problem, self.settings
+        real = problem.real_inputs
+        cmi, stderr = self.running[:, [target.index for target in problem.targets]]
+        if settings.rule == "calibrated":
+            cmi = above_shadows(cmi, real)
+        return decide(cmi[:, :real], stderr[:, :real], cmi[:, real:], settings, sure=SURE)
+
+    # Exact resume
+
+    def tensors(self) -> dict[str, Tensor]:
+        result = {"calls": torch.tensor([self.calls, self.seen])}
+        if self.running is not None:
+            result["running"] = torch.tensor(self.running)
+        if self.fitted is not None:
+            result["rows"] = torch.tensor(self.fitted.rows)
+            parts = {"problem": problem_tensors(self.fitted.problem), "notes": self.fitted.notes}
+            parts["trainer"] = self.fitted.trainer.state()
+            result |= {f"{part}.{k}": v.detach().clone() for part, found in parts.items() for k, v in found.items()}
+        return result
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        self.calls, self.seen = (int(v) for v in tensors["calls"])
+        self.running = tensors["running"].numpy().copy() if "running" in tensors else None
+        self.fitted = None
+        if "rows" in tensors:
+            problem = problem_from_tensors(under("problem", tensors))
+            trainer = self._trainer(problem, build_model(problem, self.settings, self.seed))
+            trainer.restore(under("trainer", tensors))
+            self.fitted = Fitted(problem, trainer, under("notes", tensors), int(tensors["rows"]))
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with `prefix.`, by the rest of their names."""
+    start = f"{prefix}."
+    return {name[len(start) :]: value for name, value in tensors.items() if name.startswith(start)}
+
+
+def _some(data: Transitions, most: int, rng: np.random.Generator) -> Transitions:
+    """At most so many rows, drawn at random, in their order."""
+    if len(data) <= most:
+        return data
+    return data.select(np.sort(rng.choice(len(data), most, replace=False)))
+
+
+def _episodes(data: Transitions, most: int, rng: np.random.Generator) -> Transitions:
+    """About so many rows of whole episodes, in their order."""
+    return data.select(np.sort(pick_rows(data.episode, most, int(rng.integers(2**31)))))

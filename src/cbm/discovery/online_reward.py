@@ -1,0 +1,71 @@
+"""The parents of one task's reward, learned while data come in.
+
+The same masked estimator as for the dynamics, on (next state; context) -> reward: the full model, one model without
+each variable, and the CMI between them on held-out episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
+
+from cbm.checks import unknown_name
+from cbm.discovery.decide import Verdicts
+from cbm.discovery.follow import Follower, unfinished
+from cbm.discovery.problem import Problem, Rows, reward_problem, reward_rows
+from cbm.discovery.settings import Settings
+from cbm.transitions import Transitions
+
+WIDTH, BATCH, ROWS = 128, 320, 6000  # one target needs fewer units, and affords more rows
+
+
+class RewardSource:
+    """s_{t+1} (with the context always in view) -> the reward of one task, or (s_t, a_t) -> it."""
+
+    def __init__(self, task: str, state_action: bool):
+        self.task, self.state_action = task, state_action
+
+    def fit(
+        self, train: Transitions, held: Transitions, settings: Settings, seed: int
+    ) -> tuple[Problem, dict[str, Tensor]]:
+        rewards = [self.task]
+        found = reward_problem(train, held, rewards, settings.shadows, seed, self.state_action, settings.differences)
+        return found, {}
+
+    def rows(self, problem: Problem, data: Transitions, rng: np.random.Generator) -> Rows:
+        return reward_rows(problem, data, [self.task], rng, self.state_action)
+
+
+class OnlineReward:
+    """A reward model theta_rew that follows the data (Algorithm 1, line 7) and its dependencies (line 8)."""
+
+    def __init__(self, task: str, settings: Settings | None = None, seed: int = 0):
+        self.task = task
+        self.settings = settings or reward_settings(Settings())
+        source = RewardSource(task, self.settings.reward_inputs == "state-action")
+        self.follower = Follower(source, self.settings, seed)
+
+    def learn(self, train: Transitions, held: Transitions, updates: int) -> dict[str, float]:
+        """Some updates and one measurement; returns the losses."""
+        if self.task not in train.rewards:
+            raise unknown_name("unknown reward", self.task, train.rewards)
+        return self.follower.learn(train, held, updates)
+
+    def verdicts(self) -> Verdicts | None:
+        """(1, inputs) about the state variables, then the action and context if there are any; None before data."""
+        return self.follower.verdicts()
+
+    def tensors(self) -> dict[str, Tensor]:
+        return self.follower.tensors()
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        self.follower.restore(tensors)
+
+
+def reward_settings(settings: Settings) -> Settings:
+    """Those of the dynamics, with a network and a measurement that fit one target."""
+    width, rows = min(WIDTH, settings.width), min(ROWS, settings.evaluation_rows)
+    return unfinished(replace(settings, width=width, batch=max(BATCH, settings.batch), evaluation_rows=rows))

@@ -1,0 +1,70 @@
+"""The fitted part of a problem (scales, knots, targets) as tensors and back, for checkpoints of growing data.
+
+The rows are left out: they are made again from the data, in the coordinates stored here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cbm.discovery.inputs import Encoder
+from cbm.discovery.problem import Problem, Rows, Scale
+from cbm.discovery.targets import Coordinate, Target
+from cbm.factors import Kind
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+ENCODER = ("source", "wave", "low", "high", "mean", "groups", "partners", "pairs", "gains")
+COORDINATE = ("values", "lower", "upper")
+
+
+def without_rows(problem: Problem) -> Problem:
+    """The same problem with nothing to train or measure on."""
+    rows = _no_rows(len(problem.columns.mean) + len(problem.shadow_columns), len(problem.targets))
+    return replace(problem, train=rows, held=rows)
+
+
+def _no_rows(columns: int, targets: int) -> Rows:
+    none = torch.zeros(0, targets)
+    return Rows(torch.zeros(0, columns), none, none, none, none.long(), np.zeros(0, np.int64))
+
+
+def problem_tensors(problem: Problem) -> dict[str, Tensor]:
+    """All but the rows; every tensor is a copy."""
+    tensors = {f"encoder.{name}": getattr(problem.encoder, name).clone() for name in ENCODER}
+    tensors["sizes"] = torch.tensor(
+        [problem.encoder.columns, problem.encoder.inputs, problem.variables, problem.real_inputs]
+    )
+    for name in ("columns", "outputs"):
+        scale: Scale = getattr(problem, name)
+        tensors[name] = torch.tensor(np.stack([scale.mean, scale.std]))
+    tensors["shadows"] = torch.tensor(problem.shadow_columns, dtype=torch.int64)
+    plan = [(t.index, KINDS.index(t.kind), int(t.changes), len(t.coordinate.values)) for t in problem.targets]
+    tensors["targets"] = torch.tensor(plan, dtype=torch.int64).view(-1, 4)
+    for name in COORDINATE:
+        parts = [getattr(target.coordinate, name) for target in problem.targets]
+        tensors[f"coordinate.{name}"] = torch.tensor(np.concatenate([np.zeros(0), *parts]))
+    return tensors
+
+
+def problem_from_tensors(tensors: Mapping[str, Tensor]) -> Problem:
+    """The undo of `problem_tensors`, without rows."""
+    columns_read, inputs, variables, real_inputs = (int(v) for v in tensors["sizes"])
+    parts = {name: tensors[f"encoder.{name}"].clone() for name in ENCODER}
+    encoder = Encoder(**parts, columns=columns_read, inputs=inputs)
+    plan = tensors["targets"].tolist()
+    ends = np.cumsum([size for *_, size in plan])[:-1]
+    curves = [np.split(tensors[f"coordinate.{name}"].numpy().copy(), ends) for name in COORDINATE]
+    targets = tuple(
+        Target(index, KINDS[kind], bool(changes), Coordinate(*(curve[k] for curve in curves)))
+        for k, (index, kind, changes, _) in enumerate(plan)
+    )
+    columns, outputs = (Scale(*tensors[name].numpy().copy()) for name in ("columns", "outputs"))
+    shadows = tensors["shadows"].numpy().copy()
+    nothing = _no_rows(len(columns.mean) + len(shadows), len(targets))
+    return Problem(encoder, targets, variables, real_inputs, columns, outputs, shadows, nothing, nothing)

@@ -1,0 +1,114 @@
+"""Several networks of one shape in one batched pass: the twin critics are two of them, the actor is one.
+
+Also here: the actor's squashed Gaussian, and Adam with a limit on the gradient of each network.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+LOG_SIGMA = (-20.0, 2.0)
+"""Limits of the logarithm of the policy's standard deviation, Tianshou's."""
+EPSILON = 2.0**-23
+"""Added to 1 - tanh², Tianshou's (the rounding unit of 32 bits)."""
+
+
+class Networks(nn.Module):
+    """`count` multilayer perceptrons with ReLU, `sizes` from inputs to outputs; weights are stacked."""
+
+    def __init__(self, count: int, sizes: Sequence[int], generator: torch.Generator):
+        super().__init__()
+        layers = list(itertools.pairwise(sizes))
+        self.weights = nn.ParameterList(torch.empty(count, n, m) for n, m in layers)
+        self.biases = nn.ParameterList(torch.empty(count, 1, m) for _, m in layers)
+        self.initialise(generator)
+
+    @torch.no_grad()
+    def initialise(self, generator: torch.Generator) -> None:
+        """New weights in place, distributed as those of `torch.nn.Linear`."""
+        for weight, bias in zip(self.weights, self.biases):
+            bound = 1 / math.sqrt(weight.shape[1])
+            weight.uniform_(-bound, bound, generator=generator)
+            bias.uniform_(-bound, bound, generator=generator)
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """(B, inputs) in, (count, B, outputs) out."""
+        x = x.expand(self.weights[0].shape[0], *x.shape)  # every network sees the same inputs
+        last = len(self.weights) - 1
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases)):
+            x = torch.baddbmm(bias, x, weight)  # (count, B, n) · (count, n, m)
+            if layer < last:
+                x = x.relu()
+        return x
+
+
+class Critics(Networks):
+    """Q1 and Q2."""
+
+    def __init__(self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator):
+        super().__init__(2, (inputs + actions, *hidden, 1), generator)
+
+    def forward(self, state: Tensor, action: Tensor) -> Tensor:
+        """(2, B) values of (B, inputs) states and (B, actions) actions."""
+        return self.outputs(torch.cat((state, action), 1)).squeeze(2)
+
+
+class Actor(Networks):
+    """A Gaussian whose mean and spread depend on the state, squashed into (-1, 1) by tanh."""
+
+    def __init__(self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator):
+        super().__init__(1, (inputs, *hidden, 2 * actions), generator)
+
+    def gaussian(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, actions) means and logarithms of the standard deviations, before squashing."""
+        mean, log_sigma = self.outputs(state)[0].chunk(2, 1)
+        return mean, log_sigma.clamp(*LOG_SIGMA)
+
+    def sample(self, state: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, actions) actions made from standard normal `noise`, and the (B,) logarithms of their densities."""
+        mean, log_sigma = self.gaussian(state)
+        action = torch.tanh(mean + log_sigma.exp() * noise)
+        normal = -0.5 * noise.pow(2) - log_sigma - 0.5 * math.log(2 * math.pi)
+        return action, (normal - torch.log(1 - action.pow(2) + EPSILON)).sum(1)
+
+
+class Optimiser:
+    """Adam on some networks; the gradient of each of the stacked networks is limited on its own."""
+
+    def __init__(self, networks: Networks, learning_rate: float, grad_clip: float | None):
+        self.parameters = list(networks.parameters())
+        self.grad_clip = grad_clip
+        self.adam = torch.optim.Adam(self.parameters, lr=learning_rate, fused=True)
+        self.reset()
+
+    def reset(self) -> None:
+        for parameter in self.parameters:
+            moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+            self.adam.state[parameter] = {"step": torch.tensor(0.0), **moments}
+
+    def step(self, loss: Tensor) -> None:
+        gradients = torch.autograd.grad(loss, self.parameters)  # of these networks only, whatever else was used
+        if self.grad_clip is not None:
+            limit(gradients, self.grad_clip)
+        for parameter, gradient in zip(self.parameters, gradients):
+            parameter.grad = gradient
+        self.adam.step()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The live moments, not copies."""
+        states = enumerate(self.adam.state[parameter] for parameter in self.parameters)
+        return {f"{k}.{name}": tensor for k, state in states for name, tensor in state.items()}
+
+
+def limit(gradients: Sequence[Tensor], longest: float) -> None:
+    """Scale each stacked network's gradient (first axis) down to an L2 norm of `longest`, in place."""
+    norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients])
+    factor = (longest / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp_(max=1.0)  # (count,)
+    if bool((factor < 1).any()):
+        for gradient in gradients:
+            gradient.mul_(factor[:, None, None])

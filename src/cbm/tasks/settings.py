@@ -1,0 +1,277 @@
+"""All numbers that steer policy learning, in two frozen records; presets are functions of world and task."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, TypeVar, get_args
+
+from cbm.checks import unknown_name
+from cbm.errors import DataError
+
+METHODS = ("cbm", "cdl", "tia", "denoised", "icp", "oracle", "full")
+"""Ways to choose the variables a policy sees."""
+Preset = Literal["laptop", "paper", "debug"]
+AlphaName = Literal["auto", "schedule"]
+
+Record = TypeVar("Record", "SacSettings", "LearnSettings")
+
+
+@dataclass(frozen=True)
+class SacSettings:
+    """One SAC agent."""
+
+    hidden: tuple[int, ...] = (128, 128)
+    """Units of each hidden layer (ReLU) of the actor and of both critics."""
+    batch: int = 256
+    """Transitions per update."""
+    learning_rate: float = 3e-4
+    """Adam's, for actor, critics and, where it is tuned, the entropy weight."""
+    gamma: float = 0.98
+    """Discount. Higher: looks further ahead, learns more slowly."""
+    tau: float = 0.005
+    """Share of the critics that moves into their targets at each update. Higher: faster and less stable."""
+    alpha: AlphaName = "auto"
+    """Weight of the entropy. auto: tuned until the policy's entropy meets `target_entropy`.
+    schedule: falls from `alpha_start` to `alpha_finish` over the run (the paper)."""
+    alpha_start: float = 0.05
+    """Weight of the entropy before the first update, and after a reset of the policy."""
+    alpha_finish: float = 0.05
+    """Schedule only: the weight approached at the end."""
+    alpha_decay: float = 10.0
+    """Schedule only: alpha(t) = (start - finish) exp(-decay t / total) + finish, t and total in updates.
+    Ten times the paper's table, as in the computations behind it."""
+    target_entropy: float | None = None
+    """Auto only: the entropy wanted, in nats; None: minus the number of actions."""
+    grad_clip: float | None = 10.0
+    """Longest gradient (L2 norm) of the actor and of each critic on its own; longer ones are scaled down to it.
+    None: gradients are used as they are."""
+    clip_inputs: float = 5.0
+    """Normalised inputs are cut off at plus and minus this many standard deviations, then masked."""
+
+    def __post_init__(self) -> None:
+        hidden = self.hidden
+        if not isinstance(hidden, list | tuple) or not hidden or not all(_is_whole(n) and n >= 1 for n in hidden):
+            raise DataError(f"setting hidden must be a list of positive whole numbers, got {hidden!r}")
+        object.__setattr__(self, "hidden", tuple(hidden))
+        _whole(self, "batch", 1)
+        _number(self, "learning_rate", low=0, open_low=True)
+        _number(self, "gamma", low=0, high=1)
+        _number(self, "tau", low=0, high=1, open_low=True)
+        _one_of(self, "alpha", get_args(AlphaName))
+        _number(self, "alpha_start", low=0, open_low=True)
+        _number(self, "alpha_finish", low=0)
+        _number(self, "alpha_decay", low=0)
+        _number(self, "target_entropy", none=True)
+        _number(self, "grad_clip", low=0, open_low=True, none=True)
+        _number(self, "clip_inputs", low=0, open_low=True)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "hidden": list(self.hidden)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> SacSettings:
+        return _from_json(cls, data)
+
+
+@dataclass(frozen=True)
+class LearnSettings:
+    """Algorithm 1: how much is collected, learned and evaluated, and when. Steps are of the environment."""
+
+    sac: SacSettings = field(default_factory=SacSettings)
+    """The agent, one for each task."""
+    copies: int = 8
+    """Environments stepped at once."""
+    updates_per_step: float = 0.25
+    """Updates of each agent per environment step."""
+    warm_up: int = 2_000
+    """Steps with random actions before the first update; inputs are normalised by what they show."""
+    capacity: int = 1_000_000
+    """Transitions kept; the oldest go first."""
+    demonstrations: int = 0
+    """Scripted episodes put into the buffer before learning starts."""
+    evaluate_every: int = 10_000
+    """Steps between evaluations."""
+    episodes: int = 50
+    """Episodes of an evaluation, with the policy's most likely actions."""
+    abstraction_every: int = 5_000
+    """Steps between updates of the abstraction."""
+    abstraction_from: int = 10_000
+    """Step of the first one; until then the policy sees everything."""
+    abstraction_until: int | None = None
+    """Step after which the abstraction stays as it is; None: never."""
+    minimum_interval: int = 10_000
+    """Steps that a changed abstraction stays at least."""
+    on: float = 1.0
+    """A variable enters the abstraction when its evidence is above this multiple of the decision's threshold ..."""
+    off: float = 0.6
+    """... and leaves it below this multiple, so that evidence near the threshold does not make it flicker."""
+    model_updates: int = 400
+    """Updates of the reward model, or of the partition, per update of the abstraction."""
+    dynamics_updates: int = 400
+    """The same for dynamics that are learned jointly."""
+    checkpoint_every: int = 10_000
+    """Steps between checkpoints."""
+    reset_on_change: bool = True
+    """Whether actor and critics start anew, and learn again from the buffer, when the abstraction changes."""
+    share_data: bool = True
+    """Whether tasks learned at once also learn from each other's transitions."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sac, SacSettings):
+            raise DataError("setting sac must hold the settings of an agent")
+        for name in ("copies", "capacity", "evaluate_every", "episodes", "abstraction_every", "checkpoint_every"):
+            _whole(self, name, 1)
+        for name in ("warm_up", "demonstrations", "abstraction_from", "minimum_interval"):
+            _whole(self, name, 0)
+        _whole(self, "model_updates", 0)
+        _whole(self, "dynamics_updates", 0)
+        _whole(self, "abstraction_until", 0, none=True)
+        _number(self, "updates_per_step", low=0, open_low=True)
+        _number(self, "off", low=0)
+        _number(self, "on", low=self.off)
+        for name in ("reset_on_change", "share_data"):
+            if not isinstance(getattr(self, name), bool):
+                raise DataError(f"setting {name} must be true or false, got {getattr(self, name)!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "sac": self.sac.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> LearnSettings:
+        if isinstance(data, dict) and isinstance(data.get("sac"), dict):
+            data = {**data, "sac": SacSettings.from_json(data["sac"])}
+        return _from_json(cls, data)
+
+
+# alpha start, finish and decay of the paper's table of SAC parameters, the decay as printed
+_PAPER_ALPHA = {
+    ("block", "pick"): (0.9, 0.1, 0.666),
+    ("block", "stack"): (0.9, 0.05, 3.333),
+    ("tool", "series"): (0.9, 0.1, 5.0),
+    ("cheetah", "run"): (0.5, 0.1, 1.0),
+    ("walker", "walk"): (0.5, 0.1, 1.0),
+}
+_PAPER_DECAY_FACTOR = 10.0
+
+
+def preset(name: Preset, world: str = "", task: str = "") -> LearnSettings:
+    """`laptop` for minutes on one core, `paper` for the published table, `debug` to try the plumbing."""
+    if name not in get_args(Preset):
+        raise unknown_name("unknown preset", name, get_args(Preset))
+    if name == "debug":
+        return _debug()
+    return _paper(world, task) if name == "paper" else _laptop(world)
+
+
+def _laptop(world: str) -> LearnSettings:
+    if world in ("block", "tool"):
+        return LearnSettings(demonstrations=100)
+    if world == "contact":  # episodes of 50 steps, learned within 20 k: the abstraction must settle before that
+        return LearnSettings(
+            sac=SacSettings(learning_rate=1e-3, gamma=0.95),
+            demonstrations=100,
+            evaluate_every=2_000,
+            abstraction_from=4_000,
+            abstraction_every=4_000,
+            minimum_interval=4_000,
+        )
+    if world in ("cheetah", "walker"):  # episodes of 1000 steps: look further ahead
+        return LearnSettings(
+            sac=SacSettings(gamma=0.99, alpha_start=0.1), warm_up=8_000, evaluate_every=20_000, episodes=10
+        )
+    return LearnSettings()
+
+
+def _paper(world: str, task: str) -> LearnSettings:
+    """The table's column; tasks without one take that of their world's first task, other worlds that of Pick."""
+    first = next((column for (of, _), column in _PAPER_ALPHA.items() if of == world), _PAPER_ALPHA["block", "pick"])
+    start, finish, decay = _PAPER_ALPHA.get((world, task), first)
+    sac = SacSettings(
+        hidden=(256, 256),
+        batch=256,
+        learning_rate=1e-4,
+        gamma=0.99,
+        tau=0.005,
+        alpha="schedule",
+        alpha_start=start,
+        alpha_finish=finish,
+        alpha_decay=_PAPER_DECAY_FACTOR * decay,
+        grad_clip=10.0,
+    )
+    return LearnSettings(
+        sac=sac,
+        copies=10,
+        updates_per_step=1.0,
+        warm_up=100_000,
+        capacity=5_000_000,
+        evaluate_every=100_000,
+        episodes=50,
+        abstraction_every=50_000,
+        abstraction_from=100_000,
+        abstraction_until=1_000_000,
+        minimum_interval=50_000,
+        checkpoint_every=100_000,
+    )
+
+
+def _debug() -> LearnSettings:
+    return LearnSettings(
+        sac=SacSettings(hidden=(16, 16), batch=32),
+        copies=4,
+        warm_up=200,
+        capacity=10_000,
+        evaluate_every=400,
+        episodes=4,
+        abstraction_every=200,
+        abstraction_from=200,
+        minimum_interval=200,
+        model_updates=10,
+        dynamics_updates=10,
+        checkpoint_every=400,
+    )
+
+
+def _from_json(cls: type[Record], data: dict[str, Any]) -> Record:
+    if not isinstance(data, dict):
+        raise DataError(f"settings must be a JSON object, got {type(data).__name__}")
+    unknown = sorted(set(data) - {f.name for f in fields(cls)})
+    if unknown:
+        raise DataError(f"unknown settings: {', '.join(unknown)}")
+    return cls(**data)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _whole(record: object, name: str, low: int, none: bool = False) -> None:
+    value = getattr(record, name)
+    if value is None and none:
+        return
+    if not _is_whole(value) or value < low:
+        raise DataError(f"setting {name} must be a whole number of at least {low}, got {value!r}")
+
+
+def _number(
+    record: object,
+    name: str,
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    none: bool = False,
+) -> None:
+    value = getattr(record, name)
+    if value is None and none:
+        return
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not usable or not low <= value <= high or (open_low and value == low):
+        least = f"above {low:g}" if open_low else f"at least {low:g}"
+        limits = [least] if low > -math.inf else []
+        limits += [f"at most {high:g}"] if high < math.inf else []
+        raise DataError(f"setting {name} must be a number {' and '.join(limits)}".rstrip() + f", got {value!r}")
+
+
+def _one_of(record: object, name: str, choices: tuple[str, ...]) -> None:
+    if getattr(record, name) not in choices:
+        raise DataError(f"setting {name} must be one of {', '.join(choices)}, got {getattr(record, name)!r}")

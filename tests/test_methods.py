@@ -1,0 +1,267 @@
+"""Methods that read their mask from a graph, and the dynamics they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+
+from cbm.abstraction.cbm import LearnedRewards
+from cbm.abstraction.dynamics import FrozenDynamics, JointDynamics, joint_settings
+from cbm.abstraction.method import METHODS, Method, make_method
+from cbm.abstraction.oracle import true_graph
+from cbm.abstraction.settle import Settle
+from cbm.discovery.follow import Follower
+from cbm.discovery.model import TrunkModel
+from cbm.discovery.online import DynamicsSource, OnlineDiscovery
+from cbm.discovery.problem import dynamics_rows
+from cbm.discovery.settings import ModelName
+from cbm.discovery.stored import problem_from_tensors, problem_tensors
+from cbm.envs.collect import collect
+from cbm.envs.registry import make_world
+from cbm.errors import DataError
+from cbm.factors import Factors, Variable
+from cbm.graph import CausalGraph
+from cbm.transitions import Transitions
+
+LIGHT = make_world("light")
+SMALL = replace(joint_settings(), shadows=6, evaluation_rows=2000)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Log:
+    """Experience: the first rows of a log."""
+
+    def __init__(self, data: Transitions, rows: int | None = None):
+        self.data = data if rows is None else data.head(rows)
+
+    def transitions(self, held_out: bool) -> Transitions:
+        return self.data.select((self.data.episode % 5 == 4) == held_out)
+
+
+@pytest.fixture(scope="module")
+def data() -> Transitions:
+    return collect(LIGHT, 12_000, "mixed", seed=0)
+
+
+def _truth(rewards: bool = True) -> CausalGraph:
+    return true_graph(LIGHT.factors.names, LIGHT.truth, LIGHT.truth_rewards if rewards else {})
+
+
+def _method(name: str, task: str = "cross", **setup: object) -> Method:
+    setup = {"factors": LIGHT.factors, "dynamics": FrozenDynamics(_truth()), "rewards": "run"} | setup
+    return make_method(name, task=task, **setup)  # type: ignore[arg-type]
+
+
+def _kept(method: Method) -> set[str]:
+    return {name for name, kept in zip(LIGHT.factors.names, method.mask()) if kept}
+
+
+# Two thresholds
+
+
+def test_settle() -> None:
+    settle, thresholds = Settle(on=1.0, off=0.6), np.full(3, 0.02)
+    evidence = [[0.03, 0.015, 0.0], [0.015, 0.015, 0.021], [0.011, 0.019, 0.013], [0.02, 0.03, 0.011]]
+    wanted = [[1, 0, 0], [1, 0, 1], [0, 0, 1], [0, 1, 0]]
+    for now, then in zip(evidence, wanted):
+        assert settle.move(np.array(now), thresholds).tolist() == [bool(v) for v in then]
+    assert settle.verdict(np.array(["edge", "edge", "edge"])).tolist() == ["undecided", "edge", "undecided"]
+    again = Settle()
+    again.restore(settle.tensors())
+    assert again.move(np.array([0.015, 0.015, 0.015]), thresholds).tolist() == [False, True, False]
+
+
+# The table of methods, and what it refuses
+
+
+def test_the_table_has_the_methods_of_the_paper() -> None:
+    assert tuple(METHODS) == ("cbm", "cdl", "tia", "denoised", "icp", "oracle", "full")
+
+
+@pytest.mark.parametrize(
+    ("name", "setup", "message"),
+    [
+        ("cmb", {}, "unknown method 'cmb'; did you mean 'cbm'"),
+        ("cbm", {"dynamics": None}, "method 'cbm' needs dynamics"),
+        ("cdl", {"dynamics": None}, "method 'cdl' needs dynamics"),
+        ("cbm", {"rewards": "runs"}, "unknown source of rewards 'runs'"),
+        ("cbm", {"options": {"depth": 3}}, "method 'cbm': unknown option 'depth'"),
+        ("cbm", {"on": 0.5, "off": 0.6}, "0 < off <= on"),
+        ("cbm", {"task": "crss"}, "no reward 'crss': it has cross, park; `--rewards learned`"),
+        ("cbm", {"dynamics": FrozenDynamics(_truth(rewards=False))}, "no reward 'cross': it has none"),
+        ("cbm", {"dynamics": JointDynamics(LIGHT.factors, SMALL)}, "dynamics are learned jointly"),
+        ("oracle", {}, "needs the true graph"),
+    ],
+)
+def test_refusals(name: str, setup: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError) as refused:
+        _method(name, **setup)  # type: ignore[arg-type]
+    assert message in str(refused.value)
+
+
+def test_a_graph_of_another_world_is_refused(tmp_path: Path) -> None:
+    _truth().save(tmp_path / "graph.json")
+    other = Factors((*LIGHT.factors.variables[:-1], Variable("rain")), LIGHT.factors.action_names)
+    with pytest.raises(DataError, match="only in the graph: wind; only in the environment: rain") as refused:
+        FrozenDynamics.load(tmp_path, other)
+    assert str(tmp_path) in str(refused.value)
+    turned = Factors(LIGHT.factors.variables[::-1], LIGHT.factors.action_names)
+    with pytest.raises(DataError, match="same names in another order: column 0 is 'position' in the graph, 'wind'"):
+        _method("cdl", factors=turned)
+    assert FrozenDynamics.load(tmp_path, LIGHT.factors).graph().variables == LIGHT.factors.names
+
+
+# Masks from known graphs
+
+
+def test_cdl_drops_the_light_and_cbm_keeps_it() -> None:
+    assert _kept(_method("cdl")) == {"position", "speed", "radio"}
+    assert _kept(_method("cbm")) == {"speed", "light", "countdown"}
+    assert _kept(_method("cbm", task="park")) == {"position", "speed"}
+
+
+def test_full_and_oracle() -> None:
+    assert _method("full").mask().all()
+    oracle = _method("oracle", truth=LIGHT.truth, truth_reward=LIGHT.truth_rewards["cross"])
+    assert _kept(oracle) == {"speed", "light", "countdown"}
+    graph = oracle.graph()
+    assert graph is not None and graph.rewards["cross"].parents == ("speed", "light")
+    assert (graph.adjacency == LIGHT.truth).all()
+
+
+def test_without_a_parent_everything_is_kept() -> None:
+    none = {"cross": np.zeros(6, bool)}
+    dynamics = FrozenDynamics(true_graph(LIGHT.factors.names, LIGHT.truth, none))
+    method = _method("cbm", dynamics=dynamics)
+    assert method.learn(Log(collect(LIGHT, 200)), 1) == {"empty": 1.0} and method.mask().all()
+    still = FrozenDynamics(true_graph(LIGHT.factors.names, np.eye(6, 7, dtype=bool), none))
+    method = _method("cdl", dynamics=still)
+    assert method.learn(Log(collect(LIGHT, 200)), 1) == {"empty": 1.0} and method.mask().all()
+
+
+# Learned beside a policy
+
+
+def test_two_tasks_on_joint_dynamics(data: Transitions) -> None:
+    """From no evidence, when everything is kept, to the two minimal states."""
+    dynamics = JointDynamics(LIGHT.factors, SMALL, seed=1)
+    setup = {"dynamics": dynamics, "rewards": "learned"}
+    methods = {task: _method("cbm", task=task, **setup) for task in ("cross", "park")}
+    methods["any"] = _method("cdl", dynamics=dynamics)
+    assert dynamics.graph().adjacency.all() and (dynamics.graph().verdict == "undecided").all()
+    assert all(method.mask().all() for method in methods.values())
+    for rows in (8000, 12_000):
+        numbers = dynamics.learn(Log(data, rows), 250)
+        for method in methods.values():
+            method.learn(Log(data, rows), 150)
+    assert (dynamics.graph().adjacency != LIGHT.truth).sum() <= 2  # speed and light, say, which go together
+    assert numbers["edges"] == dynamics.graph().adjacency.sum() and numbers["changed"] <= 2
+    assert _kept(methods["cross"]) == {"speed", "light", "countdown"}
+    assert _kept(methods["park"]) == {"position", "speed"}
+    assert {"position", "speed", "radio"} <= _kept(methods["any"]) and "wind" not in _kept(methods["any"])
+    assert _kept(methods["any"]) == set(dynamics.graph().abstraction(None, "cdl"))
+    graph = methods["cross"].graph()
+    assert graph is not None and graph.rewards["cross"].parents == ("speed", "light")
+    assert CausalGraph.from_json(graph.to_json()).abstraction("cross") == ("speed", "light", "countdown")
+
+
+def test_restored_dynamics_and_methods_go_on_with_equal_numbers(data: Transitions) -> None:
+    def both() -> tuple[JointDynamics, Method]:
+        dynamics = JointDynamics(LIGHT.factors, SMALL, seed=2)
+        return dynamics, _method("cbm", dynamics=dynamics, rewards="learned", seed=3)
+
+    def learn(pair: tuple[JointDynamics, Method], rows: int) -> list[dict[str, float]]:
+        return [pair[0].learn(Log(data, rows), 15), pair[1].learn(Log(data, rows), 15)]
+
+    whole, first, second = both(), both(), both()
+    calls = (2000, 3000, 5000)
+    numbers = [learn(whole, rows) for rows in calls]
+    for rows in calls[:2]:
+        learn(first, rows)
+    second[0].restore(first[0].tensors())
+    second[1].restore(first[1].tensors())
+    assert (second[1].mask() == first[1].mask()).all()
+    assert learn(second, calls[2]) == numbers[2]
+    for k in range(2):
+        wanted, found = whole[k].tensors(), second[k].tensors()
+        assert wanted.keys() == found.keys() and all(torch.equal(wanted[name], found[name]) for name in wanted)
+    assert whole[0].graph().dumps() == second[0].graph().dumps()
+
+
+def test_the_model_of_rewards_is_that_of_the_dynamics() -> None:
+    for model in get_args(ModelName)[:2]:
+        dynamics = JointDynamics(LIGHT.factors, joint_settings(model))
+        method = _method("cbm", dynamics=dynamics, rewards="learned")
+        assert isinstance(method, LearnedRewards) and method.reward.settings.model == model
+
+
+def test_explicit_dynamics_learn(data: Transitions) -> None:
+    dynamics = JointDynamics(LIGHT.factors, replace(joint_settings("explicit"), width=64, shadows=6), seed=0)
+    dynamics.learn(Log(data, 3000), 20)
+    graph = dynamics.graph()
+    assert graph.model == "explicit" and graph.transitions == 2400
+
+
+# What lies beneath
+
+
+def test_a_fitted_problem_survives_storage(data: Transitions) -> None:
+    follower = Follower(DynamicsSource(), SMALL, 0)
+    problem = follower.refit(data.head(1500), data.select(slice(1500, 2000))).problem
+    again = problem_from_tensors(problem_tensors(problem))
+    rows = [dynamics_rows(p, data.head(300), np.random.default_rng(0)) for p in (problem, again)]
+    for name in ("x", "u", "width", "y", "level"):
+        assert torch.equal(getattr(rows[0], name), getattr(rows[1], name)), name
+    x = rows[0].x
+    assert torch.equal(problem.encoder(x), again.encoder(x)) and problem.levels == again.levels
+
+
+def test_weights_are_carried_over(data: Transitions) -> None:
+    """Fitted again to the same rows, the model is the same function; to other rows, nearly."""
+    follower = Follower(DynamicsSource(), SMALL, 0)
+    train, held = (Log(data, 3000).transitions(held) for held in (False, True))
+    follower.learn(train, held, 60)
+    assert follower.fitted is not None
+    old = follower.fitted
+    old.trainer.use_average()
+    rows = dynamics_rows(old.problem, held, np.random.default_rng(0))
+    nothing = torch.full((len(rows),), -1)
+
+    def scores() -> torch.Tensor:
+        assert follower.fitted is not None
+        model = follower.fitted.trainer.model
+        assert isinstance(model, TrunkModel)
+        return model.trunk.rest(model.trunk.first_layer(model.trunk.encoder(rows.x), nothing)).detach()
+
+    before = scores()
+    follower.refit(train, held)
+    assert torch.allclose(scores(), before, atol=1e-6)
+    follower.refit(*(Log(data).transitions(held) for held in (False, True)))
+    assert float((scores() - before).std() / before.std()) < 0.3
+
+
+def test_online_discovery_by_single_steps(data: Transitions) -> None:
+    """Scales from warm-up data, then batch by batch."""
+    online = OnlineDiscovery(data.head(4000), SMALL)
+    assert online.graph().adjacency.all()
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        numbers = online.update(data.select(rng.integers(9000, size=160)))
+    assert set(numbers) == {"loss_full", "loss_masked"}
+    cmi = online.evaluate(data.select(slice(9000, None)))
+    assert cmi.shape == LIGHT.truth.shape
+    graph = online.graph()
+    assert (graph.adjacency == LIGHT.truth).mean() > 0.9
