@@ -312,6 +312,18 @@ def test_a_damaged_checkpoint_costs_steps_but_not_the_run(
     _same(tmp_path, reference["one"])
 
 
+def test_a_foreign_environment_begins_new_episodes_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = replace(_plan(steps=300, settings=_settings(episodes=1)), world="gymnasium:Pendulum-v1", tasks=("reward",))
+    with pytest.raises(Stop):
+        learn(plan, tmp_path, _stop_at(200))
+    assert capsys.readouterr().err == ""
+    learn(plan, tmp_path)
+    assert "its episodes cannot be saved, new ones begin" in capsys.readouterr().err
+    assert [row["step"] for row in _rows(tmp_path)] == ["200", "300"]
+
+
 def test_only_damaged_checkpoints(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         learn(_plan(), tmp_path, _stop_at(500))

@@ -164,9 +164,9 @@ def test_two_tasks_on_joint_dynamics(data: Transitions) -> None:
     assert dynamics.graph().adjacency.all() and (dynamics.graph().verdict == "undecided").all()
     assert all(method.mask().all() for method in methods.values())
     for rows in (8000, 12_000):
-        numbers = dynamics.learn(Log(data, rows), 250)
+        numbers = dynamics.learn(Log(data, rows), 200)
         for method in methods.values():
-            method.learn(Log(data, rows), 150)
+            method.learn(Log(data, rows), 100)
     assert (dynamics.graph().adjacency != LIGHT.truth).sum() <= 2  # speed and light, say, which go together
     assert numbers["edges"] == dynamics.graph().adjacency.sum() and numbers["changed"] <= 2
     assert _kept(methods["cross"]) == {"speed", "light", "countdown"}

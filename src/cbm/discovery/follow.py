@@ -28,13 +28,13 @@ from cbm.discovery.warm import carry_over
 from cbm.errors import DataError
 from cbm.transitions import Transitions
 
-RATE = 0.5  # where on the learning-rate schedule online updates stay
+RATE = 0.0  # where on the learning-rate schedule online updates stay: at its peak, which sharp steps need
 MEMORY = 0.5  # share of the running CMI that stays when a new measurement comes
 GROWTH = 2.0  # how many times more rows there must be for a new fit
 FIT_ROWS = 40_000  # rows that scales, knots and targets are fitted to, at most
 POOL = 40_000  # rows that one call trains on, at most
 FIRST = 3  # times as many updates in the first call, when there is nothing to go on from
-SMALLEST, SHARE = 0.005, 0.04  # smallest effect in nats and as share of the strongest, while in training
+SMALLEST, SHARE = 0.005, 0.05  # smallest effect in nats and as share of the strongest, while in training
 SURE = 1.0  # standard errors that an effect must exceed: to leave out a cause costs more than one too many
 WATCHED = 1000  # rows on which overfitting is watched
 
