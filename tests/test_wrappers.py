@@ -207,9 +207,7 @@ def test_context_is_kept_after_the_variables(observation: Any) -> None:
     assert (wrapped.kept, wrapped.shown_context) == (("x",), ("goal",))
     np.testing.assert_array_equal(wrapped.mask, [True, False])
     assert wrapped.factors is not None and wrapped.factors.names == ("x",)
-    unbounded = np.array([np.inf])
-    low, high = np.append(-10, -unbounded), np.append(10, unbounded)
-    assert wrapped.observation_space == spaces.Box(low, high, dtype=np.float64)
+    assert wrapped.observation_space == spaces.Box(np.array([-10, -np.inf]), np.array([10, np.inf]), dtype=np.float64)
     shown, info = wrapped.reset(seed=0)
     np.testing.assert_array_equal(shown, [env.state[0], *info["context"]])
     masked = AbstractionWrapper(env, true_graph(env), reward="reach", mode="mask")
@@ -225,8 +223,7 @@ def test_a_robot_and_its_goal(observation: str) -> None:
     made = gymnasium.make("cbm/Block-v0", observation=observation, show_context=True, distractors=2)
     env = made.unwrapped
     assert isinstance(env, GymWorld)
-    paper = env.world.truths["paper"]
-    graph = graph_of(env.factors.names, paper, env.true_rewards)
+    graph = graph_of(env.factors.names, env.world.truths["paper"], env.true_rewards)
     wrapped = AbstractionWrapper(made, graph, reward="pick")
     assert len(wrapped.kept) == 17 and wrapped.shown_context == ("goal_x", "goal_y", "goal_z")
     assert wrapped.observation_space.shape == (20,)
@@ -240,8 +237,7 @@ def test_masks_are_over_the_variables() -> None:
     assert AbstractionWrapper(env, [False, True]).kept == ("y",)
     with pytest.raises(DataError, match=r"mask: shape \(3,\), expected \(2,\)"):
         AbstractionWrapper(env, [False, True, True])
-    only = AbstractionWrapper(env, [False, False])
-    shown, info = only.reset(seed=0)
+    shown, info = AbstractionWrapper(env, [False, False]).reset(seed=0)
     np.testing.assert_array_equal(shown, info["context"])
 
 
@@ -322,6 +318,13 @@ def test_the_keys_of_a_dict_count_when_the_graph_has_them() -> None:
 def test_unusable_masks(mask: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         AbstractionWrapper(Plain(THREE), mask)
+
+
+def test_a_graph_that_found_no_cause_of_the_reward() -> None:
+    nothing = graph_of(("a", "b", "c"), SELF_LOOPS, {"r": np.zeros(3, bool)})
+    with pytest.raises(DataError, match="keeps no variable, .*; no cause of reward 'r' is certain: more data or time"):
+        AbstractionWrapper(Plain(THREE), nothing, reward="r")
+    assert AbstractionWrapper(Plain(THREE), nothing, reward="r", mode="mask").kept == ()
 
 
 def test_other_mistakes() -> None:

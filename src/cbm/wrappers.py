@@ -66,7 +66,9 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
             self.mask = zeros_and_ones(graph, (len(names),), "mask", names)
             self.kept = tuple(names[i] for i in np.flatnonzero(self.mask))
         if mode == "drop" and not self.kept + self.shown_context:
-            raise DataError("the abstraction keeps no variable, and an observation cannot be empty")
+            found_none = isinstance(graph, CausalGraph) and rule == "cbm"
+            hint = f"; no cause of reward {reward!r} is certain: more data or time may show one" if found_none else ""
+            raise DataError(f"the abstraction keeps no variable, and an observation cannot be empty{hint}")
         self._known = known
         self._columns = np.append(self.mask, np.ones(len(self.shown_context), dtype=bool))
         self.observation_space = self._space(box)

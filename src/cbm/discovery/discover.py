@@ -11,7 +11,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ REWARD_SHARE = (0.5, 0.6)
 PREDICTION_SHARE = 0.6
 STEP_SHARES = {"dynamics": (1.0, 0.6), "rewards": (0.8, 0.5), "prediction": 0.15}
 SHORTEST = 50  # transitions
+OBSERVED_EFFECT = 0.005  # nats: the smallest effect that is sought in outcomes
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,8 @@ def _study_rewards(
     names = list(train_rows.rewards)
     if not names:
         return {"names": [], "found": None}
+    if settings.expected:  # a reward mixes many variables that go together: what it did cost must speak for each
+        settings = replace(settings, expected=False, smallest_effect=max(settings.smallest_effect, OBSERVED_EFFECT))
     state_action = settings.reward_inputs == "state-action"
     problem = reward_problem(train_rows, held_rows, names, settings.shadows, seed, state_action, settings.differences)
     shares = STEP_SHARES["rewards"] if clock.steps is not None else REWARD_SHARE
