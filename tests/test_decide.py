@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from cbm.discovery.decide import (
+    NORMAL,
     SHADOW_DEVIATIONS,
     STANDARD_ERRORS,
     above_shadows,
     calibrated_thresholds,
     decide,
 )
+from cbm.discovery.evidence import Evidence
 from cbm.discovery.settings import Settings
-from cbm.discovery.study import together
+from cbm.discovery.study import reporting, together
 
 SETTINGS = Settings()
 PAPER = replace(SETTINGS, rule="threshold")
@@ -51,7 +53,7 @@ def test_loud_shadows_never_raise_it_above_twice_epsilon() -> None:
 def test_threshold_follows_the_scatter_of_the_shadows() -> None:
     """Half from the target's own, half from that of a typical target; one with wild shadows is left alone."""
     null = np.array([[1e-3, -1e-3, 1e-3], [2e-3, 2e-3, -2e-3], [5.0, 5.0, 5.0]])
-    expected = SHADOW_DEVIATIONS * np.sqrt((np.array([1e-3, 2e-3]) ** 2 + 2e-3**2) / 2)
+    expected = SHADOW_DEVIATIONS * NORMAL * np.sqrt((np.array([1e-3, 2e-3]) ** 2 + 2e-3**2) / 2)
     assert (expected > LOW).all() and (expected < HIGH).all()
     assert np.allclose(calibrated_thresholds(np.zeros(3), null, SETTINGS), [*expected, HIGH])
 
@@ -101,12 +103,24 @@ def test_no_targets_and_no_shadows_are_fine() -> None:
 
 
 def test_the_second_look_decides_and_implies() -> None:
-    """Row 0: a candidate was refuted, so the weaker cells left out are nothing. Row 1: none was, they stay."""
-    first = decide(np.array([[0.5, 0.3, 0.1], [0.5, 0.3, 0.1]]), np.zeros((2, 3)), np.zeros((2, 2)), SETTINGS)
-    again = decide(np.array([[0.4, 0.0005, 0.1], [0.4, 0.2, 0.1]]), np.zeros((2, 3)), np.zeros((2, 2)), SETTINGS)
-    looked_at = np.array([[True, True, False], [True, True, False]])
+    """Row 0: most of what the first look claimed was refuted, so the weaker cells left out are nothing.
+    Row 1: half of it was confirmed, they stay."""
+    claimed = np.array([[0.5, 0.3, 0.2, 0.1]] * 2)
+    first = decide(claimed, np.zeros((2, 4)), np.zeros((2, 2)), SETTINGS)
+    seen = np.array([[0.4, 0.0005, 0.0005, 0.1], [0.4, 0.2, 0.0005, 0.1]])
+    again = decide(seen, np.zeros((2, 4)), np.zeros((2, 2)), SETTINGS)
+    looked_at = np.array([[True, True, True, False]] * 2)
     found = together(first, again, looked_at)
-    assert found.verdict.tolist() == [["edge", "none", "none"], ["edge", "edge", "edge"]]
-    assert found.edge.tolist() == [[True, False, False], [True, True, True]]
-    assert found.cmi.tolist() == [[0.5, 0.0005, 0.1], [0.5, 0.3, 0.1]]  # edges show the first look's value
+    assert found.verdict.tolist() == [["edge", "none", "none", "none"], ["edge", "edge", "none", "edge"]]
+    assert found.edge.tolist() == [[True, False, False, False], [True, True, False, True]]
+    assert found.cmi.tolist() == [[0.5, 0.0005, 0.0005, 0.1], [0.5, 0.3, 0.0005, 0.1]]
     assert np.array_equal(found.cmi > found.thresholds, found.edge)
+
+
+def test_edges_are_reported_as_sharp_as_they_were_measured() -> None:
+    found = decide(np.array([[0.5, 0.0]]), np.full((1, 2), 0.01), np.zeros((1, 2)), SETTINGS)
+    sharp = Evidence(np.array([[0.7, 0.6, 0.1, 0.1]]), np.full((1, 4), 0.02))
+    told = reporting(found, sharp, SETTINGS)
+    assert told.cmi == pytest.approx(np.array([[0.6, 0.0]])), "relative to the shadows, and only where there is an edge"
+    assert told.stderr.tolist() == [[0.02, 0.01]] and np.array_equal(told.edge, found.edge)
+    assert reporting(found, sharp, PAPER).cmi == pytest.approx(np.array([[0.7, 0.0]]))

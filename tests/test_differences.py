@@ -9,8 +9,9 @@ import torch
 from cbm.discovery.differences import related_pairs, same_quantity
 from cbm.discovery.inputs import Encoder
 from cbm.discovery.local import Local, Slots
+from cbm.discovery.model import Batch
 from cbm.discovery.problem import Problem, dynamics_problem, reward_problem
-from cbm.discovery.settings import Settings
+from cbm.discovery.settings import ModelName, Settings
 from cbm.discovery.trunk import NOTHING, Trunk
 from cbm.envs.collect import collect
 from cbm.envs.contact import ContactWorld
@@ -104,6 +105,27 @@ def test_local_networks_see_differences_of_what_they_see(problem: Problem) -> No
         dropped = torch.full((len(problem.targets), 50), slot)
         before, after = (local.heads(problem.encoder(rows), dropped) for rows in (x, changed))
         assert torch.allclose(before, after, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["implicit", "explicit"])
+def test_evidence_of_local_networks_equals_two_passes_through_them(problem: Problem, model: ModelName) -> None:
+    """Evidence takes one slot out of the first layer's sums instead of running the networks without it."""
+    inputs = np.tile(np.array([0, 4, 1, 5, 20, -1]), (len(problem.targets), 1))
+    inputs[3, 1] = 8  # another pair for one target: block1_x beside hand_x
+    local = Local(problem, Slots(inputs, problem.action_input), Settings(model=model, shadows=2))
+    torch.nn.init.normal_(local.absent)
+    batch = Batch.of(problem.held, torch.arange(40), torch.Generator().manual_seed(0))
+    pointwise, features = local.evidence(batch), problem.encoder(batch.x)
+    nothing = torch.full((len(problem.targets), 40), NOTHING)
+    with torch.no_grad():
+        full = local.outputs(features, nothing)
+        for slot in range(7):  # the action is the last
+            without = local.outputs(features, torch.full_like(nothing, slot))
+            outcome = local.log_density(full, batch) - local.log_density(without, batch)
+            expected = local.lesson(without, full) - local.lesson(full, full)
+            torch.testing.assert_close(pointwise(slot, None), torch.stack([outcome, expected]), atol=1e-4, rtol=1e-3)
+            some = torch.tensor([3, 0])
+            torch.testing.assert_close(pointwise(slot, some), pointwise(slot, None)[:, some])
 
 
 def test_a_goal_is_compared_with_what_has_to_reach_it() -> None:

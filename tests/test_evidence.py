@@ -185,7 +185,7 @@ class Expecting(Known):
         return pointwise
 
 
-def test_expectations_count_where_outcomes_say_little() -> None:
+def test_expectations_decide_and_sharp_outcomes_are_reported() -> None:
     """Noise of 1 in 400 rows, one episode each: a standard error of 0.05."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(400, TARGETS, INPUTS))
@@ -195,9 +195,17 @@ def test_expectations_count_where_outcomes_say_little() -> None:
     values[:, 2, 2] -= 0.1  # within the noise
     expected = np.full((TARGETS, INPUTS), 0.02)
     found = measure(Expecting(values, expected), _rows(np.arange(400)), INPUTS, REAL, 400, 1)
-    assert found.cmi[:2, 0] == pytest.approx(1.0) and found.cmi[1, 1] == pytest.approx(-0.5)
+    refuted, sharp = np.zeros((2, TARGETS, INPUTS), bool)
+    refuted[1, 1], sharp[:2, 0] = True, True
+    assert found.cmi[refuted] == pytest.approx(-0.5) and found.stderr[refuted] == pytest.approx(0.05, rel=0.1)
     assert found.cmi[2] == pytest.approx([0, 0, -0.1, 0, 0], abs=1e-9), "nothing is known of this target"
-    others = np.ones((TARGETS, INPUTS), bool)
-    others[:2, 0] = others[1, 1] = others[2] = False
-    assert found.cmi[others] == pytest.approx(0.02) and found.stderr[others] == pytest.approx(0, abs=1e-9)
-    assert found.stderr[0, 0] == pytest.approx(0.05, rel=0.1)
+    believed = ~refuted & [[True], [True], [False]]
+    assert found.cmi[believed] == pytest.approx(0.02) and found.stderr[believed] == pytest.approx(0, abs=1e-9)
+    told = found.reported
+    assert told.cmi[sharp] == pytest.approx(1.0) and told.stderr[sharp] == pytest.approx(0.05, rel=0.1)
+    assert np.array_equal(told.cmi[~sharp], found.cmi[~sharp])
+
+
+def test_what_is_decided_on_is_reported_where_nothing_is_expected() -> None:
+    found = measure(Known(np.ones((50, TARGETS, INPUTS))), _rows(np.arange(50)), INPUTS, REAL, 50, 1)
+    assert found.reported is found

@@ -17,6 +17,7 @@ from cbm.commands.naming import by_group, compact
 from cbm.commands.places import check_file, made_directory
 from cbm.commands.worlds import WorldOptions, recipe
 from cbm.envs.world import check_policy
+from cbm.errors import DataError
 from cbm.formats import SUFFIXES
 from cbm.validate import MIN_ROWS
 
@@ -167,7 +168,16 @@ def _show(options: Options, data: Transitions, summary: dict[str, Any]) -> None:
     if data.truth is not None and not summary["true_graph"]:
         show("A .csv file has no place for the true graph; .npz and .parquet have.")
     show(f"took  {duration(summary['seconds'])}")
-    show(f"next  cbm discover {options.out} --out runs/{options.out.stem}")
+    show(f"next  cbm discover {options.out} --out runs/{options.out.stem}{_for_constants(data)}")
+
+
+def _for_constants(data: Transitions) -> str:
+    """The flag that `cbm discover` wants for a log in which something never varies."""
+    try:
+        data.check_varies()
+    except DataError:
+        return " --allow-constant"
+    return ""
 
 
 def _show_coverage(coverage: dict[str, dict[str, float]]) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 
 from cbm.discovery.settings import Settings
 
-SHADOW_DEVIATIONS = 5.0  # how far beyond the scatter of the shadows an effect must lie
+SHADOW_DEVIATIONS = 4.0  # how far beyond the scatter of the shadows an effect must lie
+NORMAL = 1.25  # standard deviations in a mean absolute one: a single odd shadow counts less than in a mean square
 SURE = 3.0  # its own standard errors that an effect must exceed
 STANDARD_ERRORS = 2.0  # distance from the threshold below which a cell is undecided
 
@@ -63,7 +64,7 @@ def calibrated_thresholds(strongest: np.ndarray, null: np.ndarray, settings: Set
 
     Never below `smallest_effect`, never above twice the paper's epsilon.
     """
-    own = np.sqrt((null**2).mean(1)) if null.shape[1] else np.zeros(len(strongest))
+    own = NORMAL * np.abs(null).mean(1) if null.shape[1] else np.zeros(len(strongest))
     usual = np.median(own) if len(own) else 0.0
     scatter = np.sqrt((own**2 + usual**2) / 2)  # few shadows per target: lean on the others' too
     wanted = np.maximum(SHADOW_DEVIATIONS * scatter, settings.strongest_share * strongest)

@@ -44,7 +44,8 @@ from cbm.transitions import Transitions
 Progress = Callable[[str, float], None]
 """Stage ("dynamics", "evidence", "rewards", "prediction") and the fraction of it that is done."""
 
-DYNAMICS_SHARE = (0.42, 0.7)  # of the time then left: trunk, second look
+DYNAMICS_SHARE = (0.42, 0.7)  # of the time then left: trunk, second look ...
+BESIDE_REWARDS = (0.36, 0.6)  # ... and where rewards are still to come
 REWARD_SHARE = (0.5, 0.6)
 PREDICTION_SHARE = 0.6
 STEP_SHARES = {"dynamics": (1.0, 0.6), "rewards": (0.8, 0.5), "prediction": 0.15}
@@ -118,7 +119,8 @@ def fit(
     report = files.reporter(checkpoint, progress, started - earlier)
     train_rows, held_rows = data.split(settings.held_out, seed=seed)
     dynamics = dynamics_problem(train_rows, held_rows, settings.shadows, seed, settings.differences)
-    shares = STEP_SHARES["dynamics"] if steps is not None else DYNAMICS_SHARE
+    in_time = BESIDE_REWARDS if data.rewards else DYNAMICS_SHARE
+    shares = STEP_SHARES["dynamics"] if steps is not None else in_time
     found = study("dynamics", dynamics.problem, settings, seed, clock, shares, checkpoint, report)  # type: ignore[arg-type]
     rewards = _study_rewards(train_rows, held_rows, settings, seed, clock, checkpoint, report)
     graph = assemble(

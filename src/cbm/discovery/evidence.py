@@ -7,9 +7,10 @@ standard error is taken over episodes.
 
 What a dropped input costs at the outcome of a row, log g(y|x) - log psi(y|x without j), is noisy where effects are
 rare. Its expectation under g, the divergence of psi from g, has the same mean if g is right and none of that noise.
-It is used where outcomes say little. Where they are sharp they count, for g tends to believe a little less than is
-true; and where they are clearly negative, for then g only believes that the input matters. Of a target for which no
-input is sharp, g knows nothing: what it believes there are traces of what it knows of other targets.
+Decisions are made on it, but for inputs without which outcomes are clearly predicted better: of these g only believes
+that they matter. Of a target for which no input clearly helps, g knows nothing, and what it believes there are traces of
+what it knows of others. What is reported are outcomes where these are sharp: g tends to believe a little less than is
+true.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from cbm.discovery.problem import Rows
 CHUNK_NUMBERS = 2_000_000  # of the largest array a chunk makes: small enough to stay near the processor
 LONGEST_CLUSTER = 200  # rows; a longer episode counts as several
 SETTLED = 5e-4  # nats: a cell surely below this is not looked at again
-SHARP = 5.0  # standard errors above zero from which on outcomes are used as they are ...
-REFUTED = 3.0  # ... and below zero: the prediction is better without the input
+SHARP = 5.0  # standard errors above zero from which on outcomes are reported as they are ...
+REFUTED = 5.0  # ... and below zero from which on the prediction is better without the input
+KNOWN = 4.0  # standard errors above zero that some input of a target must reach
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,13 @@ class Evidence:
 
     cmi: np.ndarray
     stderr: np.ndarray
+    sharper: Evidence | None = None
+    """The same with outcomes where these are sharp; None where all of it is outcomes already."""
+
+    @property
+    def reported(self) -> Evidence:
+        """What to tell of an effect that is there; `cmi` and `stderr` themselves are for telling whether it is."""
+        return self.sharper or self
 
 
 class _Sums:
@@ -85,9 +94,15 @@ class _Measured:
         if not self.expecting:
             return outcome
         expected = self.expected.evidence()
-        sharp = outcome.cmi > SHARP * outcome.stderr
-        plain = sharp | (outcome.cmi < -REFUTED * outcome.stderr) | ~sharp.any(1, keepdims=True)
-        return Evidence(np.where(plain, outcome.cmi, expected.cmi), np.where(plain, outcome.stderr, expected.stderr))
+        unknown = ~(outcome.cmi > KNOWN * outcome.stderr).any(1, keepdims=True)
+        believed = mixed(outcome, expected, unknown | (outcome.cmi < -REFUTED * outcome.stderr))
+        sharper = mixed(outcome, believed, outcome.cmi > SHARP * outcome.stderr)
+        return Evidence(believed.cmi, believed.stderr, sharper)
+
+
+def mixed(one: Evidence, other: Evidence, where: np.ndarray) -> Evidence:
+    """The first where `where` says so, else the second."""
+    return Evidence(np.where(where, one.cmi, other.cmi), np.where(where, one.stderr, other.stderr))
 
 
 @torch.no_grad()

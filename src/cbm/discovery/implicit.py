@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from cbm.discovery.inputs import Encoder
-from cbm.discovery.model import Batch, TrunkModel
+from cbm.discovery.model import Batch, Judge, TrunkModel
 from cbm.discovery.settings import Settings
 
 
@@ -35,6 +35,9 @@ class Implicit(TrunkModel):
 
     def lesson(self, outputs: Tensor, teacher: Tensor, targets: Tensor | None = None) -> Tensor:
         return cross_entropy(outputs, teacher)
+
+    def judge(self, outputs: Tensor, batch: Batch) -> Judge:
+        return critic_judge(outputs, batch.u, self.settings.expected)
 
     def penalty(self, outputs: Tensor) -> Tensor:
         return penalties(outputs, self.settings)  # Eq. 5
@@ -70,9 +73,8 @@ class _LogDensity(torch.autograd.Function):
         cells = scores.shape[-1] - 1
         mass, total, top = _masses(scores)
         left, share = _cell(u, cells)
-        low, high = scores.gather(-1, left)[..., 0], scores.gather(-1, left + 1)[..., 0]
         ctx.save_for_backward(mass, total, left, share)
-        return torch.lerp(low, high, share) - (top + total.log())[..., 0] + math.log(cells)
+        return _at(scores, left, share) - (top + total.log())[..., 0] + math.log(cells)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
@@ -103,6 +105,38 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         own, wanted = ctx.saved_tensors
         return torch.sub(own, wanted).mul_(grads[0][..., None]), None
+
+
+def critic_judge(scores: Tensor, u: Tensor, expected: bool) -> Judge:
+    """Differences of `log_density` and of `cross_entropy` between the full critic and others.
+
+    What all others are compared with is computed once, and their own normaliser serves both differences.
+    """
+    cells = scores.shape[-1] - 1
+    mass, total, top = _masses(scores)
+    log_total = (top + total.log())[..., 0]
+    belief = mass.div_(total)
+    left, share = _cell(u.T, cells)
+    at_outcome = _at(scores, left, share) - log_total
+    in_belief = torch.linalg.vecdot(belief, scores) - log_total
+
+    def judged(without: Tensor, targets: Tensor | None) -> Tensor:
+        chosen = slice(None) if targets is None else targets
+        _, its_total, its_top = _masses(without)
+        its_log_total = (its_top + its_total.log())[..., 0]
+        outcome = at_outcome[chosen] - _at(without, left[chosen], share[chosen]) + its_log_total
+        if not expected:
+            return outcome[None]
+        belief_in_it = torch.linalg.vecdot(belief[chosen], without) - its_log_total
+        return torch.stack([outcome, in_belief[chosen] - belief_in_it])
+
+    return judged
+
+
+def _at(scores: Tensor, left: Tensor, share: Tensor) -> Tensor:
+    """Scores between two knots, (K, B)."""
+    low, high = scores.gather(-1, left)[..., 0], scores.gather(-1, left + 1)[..., 0]
+    return torch.lerp(low, high, share)
 
 
 def _masses(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:

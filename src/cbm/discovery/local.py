@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from cbm.discovery.explicit import explicit_cross_entropy, explicit_log_prob
-from cbm.discovery.implicit import cross_entropy, log_density, penalties
+from cbm.discovery.implicit import critic_judge, cross_entropy, log_density, penalties
 from cbm.discovery.inputs import Encoder
-from cbm.discovery.model import Batch, MaskedModel, Pointwise, split_by_mask, taught
+from cbm.discovery.model import Batch, MaskedModel, Pointwise, judge, split_by_mask, taught
 from cbm.discovery.problem import Problem
 from cbm.discovery.settings import Settings
 from cbm.discovery.trunk import NOTHING
@@ -108,11 +108,14 @@ class Local(MaskedModel):
         seen = (torch.arange(self.slots.shape[1] + 1)[:, None] != dropped[:, None]).float()
         return seen if self.allowed is None else seen * self.allowed[..., None]
 
-    def heads(self, features: Tensor, dropped: Tensor) -> Tensor:
-        """(B, F) features, (K, B) dropped slot or -1 -> (K, B, outputs)."""
+    def by_feature(self, features: Tensor) -> Tensor:
+        """(B, F) -> (F + 1, B), the last row always zero: what an empty slot reads."""
+        return torch.cat([features, features.new_zeros(len(features), 1)], 1).T.contiguous()
+
+    def first_layer(self, by_feature: Tensor, dropped: Tensor) -> Tensor:
+        """(F + 1, B) features, (K, B) dropped slot or -1 -> (K, WIDTH, B)."""
         targets, m = self.slots.shape
         keep = self.keep(dropped)
-        by_feature = torch.cat([features, features.new_zeros(len(features), 1)], 1).T.contiguous()  # (F + 1, B)
         view = by_feature[self.block[self.slots]]  # (K, m, size, B); index -1 is the empty input
         view = (view * keep[:, :m, None]).flatten(1, 2)
         if self.pairs.shape[1]:
@@ -122,24 +125,52 @@ class Local(MaskedModel):
             view = torch.cat([view, differences.flatten(1, 2)], 1)
         hidden = _affine(self.enter, view)
         if len(self.action):
-            push = (self.enter_action @ by_feature[self.action]).view(targets, WIDTH, -1)
-            hidden = torch.addcmul(hidden, push, keep[:, m:])
+            hidden = torch.addcmul(hidden, self.push(by_feature), keep[:, m:])
         note = (dropped % (m + 2)).unsqueeze(-1).expand(-1, -1, WIDTH)
-        hidden = (hidden + self.absent.gather(1, note).transpose(1, 2)).relu()
-        return _affine(self.leave, _affine(self.middle, hidden).relu()).transpose(1, 2)
+        return hidden + self.absent.gather(1, note).transpose(1, 2)
 
-    def outputs(self, features: Tensor, dropped: Tensor) -> Tensor:
+    def push(self, by_feature: Tensor) -> Tensor:
+        """What the action adds to the first layer, (K, WIDTH, B)."""
+        return (self.enter_action @ by_feature[self.action]).view(len(self.slots), WIDTH, -1)
+
+    def without(self, first: Tensor, by_feature: Tensor, slot: int) -> Tensor:
+        """`first_layer` with `slot` dropped in every row, from the one with nothing dropped (or forbidden)."""
+        m, size = self.slots.shape[1], self.block.shape[1]
+        first = first + (self.absent[:, slot] - self.absent[:, NOTHING])[..., None]
+        if slot < m:
+            weight = self.enter[:, :, slot * size : (slot + 1) * size]
+            first = torch.baddbmm(first, weight, by_feature[self.block[self.slots[:, slot]]], alpha=-1)
+        elif len(self.action):
+            first = first - self.push(by_feature)
+        gone = (self.ends == slot).any(-1) & (self.pairs < len(self.pair_block) - 1)  # (K, p)
+        for p in gone.any(0).nonzero()[:, 0].tolist():
+            start = m * size + p * self.pair_block.shape[1]
+            weight = self.enter[:, :, start : start + self.pair_block.shape[1]] * gone[:, p, None, None]
+            first = torch.baddbmm(first, weight, by_feature[self.pair_block[self.pairs[:, p]]], alpha=-1)
+        return first
+
+    def further_layers(self, first: Tensor) -> Tensor:
+        """(K, WIDTH, B) -> (K, B, outputs)."""
+        return _affine(self.leave, _affine(self.middle, first.relu()).relu()).transpose(1, 2)
+
+    def heads(self, features: Tensor, dropped: Tensor) -> Tensor:
+        """(B, F) features, (K, B) dropped slot or -1 -> (K, B, outputs)."""
+        return self.further_layers(self.first_layer(self.by_feature(features), dropped))
+
+    def densities(self, heads: Tensor) -> Tensor:
         """(K, B, …): what describes each target's density."""
-        heads = self.heads(features, dropped)
         return heads if self.explicit else torch.bmm(heads, self.curve)
 
-    def log_density(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """(K, B) log-density of the targets."""
+    def outputs(self, features: Tensor, dropped: Tensor) -> Tensor:
+        return self.densities(self.heads(features, dropped))
+
+    def log_density(self, outputs: Tensor, batch: Batch, targets: Tensor | None = None) -> Tensor:
+        """(K, B) log-density of the targets; all of them are always asked for."""
         if self.explicit:
             return explicit_log_prob(outputs, batch.y, batch.level, self.levels)
         return log_density(outputs, batch.u)
 
-    def lesson(self, outputs: Tensor, teacher: Tensor) -> Tensor:
+    def lesson(self, outputs: Tensor, teacher: Tensor, targets: Tensor | None = None) -> Tensor:
         if self.explicit:
             return explicit_cross_entropy(outputs, teacher, self.levels)
         return cross_entropy(outputs, teacher)
@@ -174,17 +205,17 @@ class Local(MaskedModel):
         return -self.log_density(self.outputs(features, nothing), batch).mean()
 
     def evidence(self, batch: Batch) -> Pointwise:
-        features = self.encoder(batch.x)
-        dropped = torch.full((len(self.slots), len(features)), NOTHING)
-        outputs = self.outputs(features, dropped)
-        full = self.log_density(outputs, batch)
-        entropy = self.lesson(outputs, outputs) if self.settings.expected else None
+        by_feature = self.by_feature(self.encoder(batch.x))
+        first = self.first_layer(by_feature, torch.full((len(self.slots), len(batch.x)), NOTHING))
+        outputs, expected = self.densities(self.further_layers(first)), self.settings.expected
+        if self.explicit:
+            judged = judge(outputs, batch, self.log_density, self.lesson, expected)
+        else:
+            judged = critic_judge(outputs, batch.u, expected)
 
         def pointwise(slot: int, targets: Tensor | None) -> Tensor:
-            without = self.outputs(features, torch.full_like(dropped, slot))
-            values = (full - self.log_density(without, batch))[None]
-            if entropy is not None:
-                values = torch.cat([values, (self.lesson(without, outputs) - entropy)[None]])
+            without = self.without(first, by_feature, slot)
+            values = judged(self.densities(self.further_layers(without)), None)
             return values if targets is None else values[:, targets]
 
         return pointwise

@@ -18,6 +18,8 @@ from cbm.discovery.trunk import NOTHING, Trunk
 Pointwise = Callable[[int, Tensor | None], Tensor]
 """Input j, targets (None: all) -> (1, K, B): log p(target | x) - log p(target | x without j), for each row. Or
 (2, K, B): then also what the full model expects this to be in each row, over the targets it thinks possible."""
+Judge = Callable[[Tensor, Tensor | None], Tensor]
+"""Outputs of a leave-one-out model for some targets (None: all) -> the same, (1 or 2, K, B)."""
 
 
 @dataclass(frozen=True)
@@ -109,23 +111,40 @@ class TrunkModel(MaskedModel):
         first = self.trunk.first_layer(self.trunk.encoder(batch.x), torch.full((len(batch.x),), NOTHING))
         return -self.log_density(self.outputs(first), batch).mean()
 
+    def judge(self, outputs: Tensor, batch: Batch) -> Judge:
+        """How much the full model's `outputs` say more of the batch than those without some input."""
+        return judge(outputs, batch, self.log_density, self.lesson, self.settings.expected)
+
     def evidence(self, batch: Batch) -> Pointwise:
         features = self.trunk.encoder(batch.x)
-        nothing = torch.full((len(features),), NOTHING)
-        first = self.trunk.first_layer(features, nothing)
-        outputs = self.outputs(first)
-        full = self.log_density(outputs, batch)
-        entropy = self.lesson(outputs, outputs) if self.settings.expected else None
+        first = self.trunk.first_layer(features, torch.full((len(features),), NOTHING))
+        judged = self.judge(self.outputs(first), batch)
 
         def pointwise(j: int, targets: Tensor | None) -> Tensor:
-            without = self.outputs(self.trunk.without(first, features, j), targets)
-            chosen = slice(None) if targets is None else targets
-            outcome = full[chosen] - self.log_density(without, batch, targets)
-            if entropy is None:
-                return outcome[None]
-            return torch.stack([outcome, self.lesson(without, outputs[chosen], targets) - entropy[chosen]])
+            return judged(self.outputs(self.trunk.without(first, features, j), targets), targets)
 
         return pointwise
+
+
+def judge(
+    outputs: Tensor,
+    batch: Batch,
+    log_density: Callable[[Tensor, Batch, Tensor | None], Tensor],
+    lesson: Callable[[Tensor, Tensor, Tensor | None], Tensor],
+    expected: bool,
+) -> Judge:
+    """Differences of log-densities, and of the cross-entropies with the full model."""
+    full = log_density(outputs, batch, None)
+    entropy = lesson(outputs, outputs, None) if expected else None
+
+    def judged(without: Tensor, targets: Tensor | None) -> Tensor:
+        chosen = slice(None) if targets is None else targets
+        outcome = full[chosen] - log_density(without, batch, targets)
+        if entropy is None:
+            return outcome[None]
+        return torch.stack([outcome, lesson(without, outputs[chosen], targets) - entropy[chosen]])
+
+    return judged
 
 
 def taught(nll: Tensor, lesson: Tensor, penalty: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

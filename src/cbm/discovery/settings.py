@@ -55,8 +55,8 @@ class Settings:
     evaluation_rows: int = 20_000
     """Held-out transitions used for CMI, at most."""
     expected: bool = True
-    """Whether CMI is the mean of what the full model expects a dropped input to cost, as long as outcomes do not
-    contradict it, or the mean of what it did cost at the outcomes (the paper): the former is far less noisy."""
+    """Whether decisions are made on the mean of what the full model expects a dropped input to cost, as long as
+    outcomes do not contradict it, or on what it did cost at the outcomes (the paper): the former is far less noisy."""
     rule: Rule = "calibrated"
     """calibrated: per-target thresholds from the shadows, with an undecided zone.
     threshold: CMI >= epsilon (the paper)."""
@@ -64,7 +64,7 @@ class Settings:
     """Threshold in nats of the paper's rule."""
     smallest_effect: float = 0.001
     """Calibrated rule: effects below this many nats are never called edges."""
-    strongest_share: float = 0.01
+    strongest_share: float = 0.0125
     """Calibrated rule: nor are those below this share of the target's strongest one, by which leave-one-out models of
     well-predicted targets may err."""
     reward_inputs: Literal["next-state", "state-action"] = "next-state"

@@ -1,4 +1,7 @@
-"""One problem from start to verdicts: the trunk looks at everything, local networks look again at what is left."""
+"""One problem from start to verdicts: the trunk looks at everything, local networks look again at what is left.
+
+Where there are more targets than the trunk has hidden units, additive regressions look at everything too.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from cbm.discovery.additive import additive_evidence
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.decide import Verdicts, above_shadows, decide
-from cbm.discovery.evidence import Evidence, measure
+from cbm.discovery.evidence import Evidence, measure, mixed
 from cbm.discovery.local import Local, Slots, choose_slots
 from cbm.discovery.model import MaskedModel
 from cbm.discovery.models import build_model, numbers_per_row
@@ -26,6 +30,8 @@ FEWEST_UPDATES = 3000  # … or than it takes to make this many updates
 MOST_SLOTS = 1000  # candidates of all targets together that local networks look at
 ALONE_SHARE = 0.8  # of the time left, for models that get no second look
 EVIDENCE_SHARE = 0.2  # of the time left, that measuring may take
+WIDE_SHARE = 0.6  # of its time is enough for a trunk that is not the only one to look
+CONFIRMED = 0.5  # of the edges of the first look, for its verdicts on what found no room in the second
 LOCAL_RATE = 3.0  # small networks bear a higher learning rate than the trunk
 Report = Callable[[str, float, dict[str, float]], None]
 """Stage, fraction done, numbers to log."""
@@ -79,7 +85,7 @@ def study(
     cmi = above_shadows(evidence.cmi, real) if settings.rule == "calibrated" else evidence.cmi
     first = decide(cmi[:, :real], evidence.stderr[:, :real], cmi[:, real:], settings)
     if not refines(settings):
-        return Findings(first, None)
+        return Findings(reporting(first, evidence.reported, settings), None)
     rng = np.random.default_rng([seed, 9])
     slots = choose_slots(cmi, evidence.stderr, real, problem.action_input, most_slots(problem), rng)
     local, again = _local_evidence(
@@ -90,7 +96,8 @@ def study(
     stderr = np.where(smaller, slots.scatter(again.stderr, evidence.stderr), evidence.stderr)
     strongest = np.maximum(cmi, second)[:, :real].max(1, initial=0.0)
     verdicts = decide(np.where(smaller, second, cmi)[:, :real], stderr[:, :real], cmi[:, real:], settings, strongest)
-    return Findings(together(first, verdicts, slots.looked_at(real)), local)
+    found = together(first, verdicts, slots.looked_at(real))
+    return Findings(reporting(found, evidence.reported, settings), local)
 
 
 def most_slots(problem: Problem) -> int:
@@ -101,10 +108,11 @@ def most_slots(problem: Problem) -> int:
 def together(first: Verdicts, second: Verdicts, looked_at: np.ndarray) -> Verdicts:
     """The second look decides where there was one.
 
-    Cells left out were weaker at the first look than all that were looked at again: where one of those turned
-    out to be nothing, so are they. Edges show the CMI given everything else, as the method defines it.
+    Cells left out were weaker at the first look than all that were looked at again. Its verdict on them counts if of
+    what it took for this target's causes the second look has confirmed a good part.
     """
-    implied = ~looked_at & (looked_at & ~second.edge).any(1, keepdims=True)
+    claimed, confirmed = ((v.edge & looked_at).sum(1, keepdims=True) for v in (first, second))
+    implied = ~looked_at & (confirmed < CONFIRMED * claimed)
     beyond = np.where(implied, np.maximum(first.thresholds, first.cmi), first.thresholds)
     return Verdicts(
         cmi=np.where(looked_at & ~second.edge, second.cmi, first.cmi),
@@ -112,6 +120,17 @@ def together(first: Verdicts, second: Verdicts, looked_at: np.ndarray) -> Verdic
         thresholds=np.where(looked_at, second.thresholds, beyond),
         edge=np.where(looked_at, second.edge, first.edge & ~implied),
         verdict=np.where(looked_at, second.verdict, np.where(implied, "none", first.verdict)),
+    )
+
+
+def reporting(found: Verdicts, evidence: Evidence, settings: Settings) -> Verdicts:
+    """Edges with the CMI given everything else, as the method defines it, and as sharp as it was measured."""
+    real = found.cmi.shape[1]
+    cmi = above_shadows(evidence.cmi, real) if settings.rule == "calibrated" else evidence.cmi
+    return replace(
+        found,
+        cmi=np.where(found.edge, cmi[:, :real], found.cmi),
+        stderr=np.where(found.edge, evidence.stderr[:, :real], found.stderr),
     )
 
 
@@ -163,8 +182,10 @@ def _trunk_evidence(
 ) -> Evidence:  # fmt: skip
     if not checkpoint.has(f"{name}.cmi"):
         model = build_model(problem, settings, seed)
-        alone = share if refines(settings) or clock.steps is not None else ALONE_SHARE
-        budget = clock.budget(alone, len(problem.train), settings.batch, spent_in(checkpoint, name))
+        spread = additive_evidence(problem) if refines(settings) and len(problem.targets) > settings.width else None
+        if clock.steps is None:
+            share = ALONE_SHARE if not refines(settings) else share if spread is None else WIDE_SHARE * share
+        budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))
         train(name, Trainer(model, problem, settings, seed), budget, checkpoint, report)
         size = numbers_per_row(problem, settings)
         heard = partial(_evidence_progress, report, name)
@@ -173,8 +194,27 @@ def _trunk_evidence(
             model, problem.held, problem.inputs, problem.real_inputs, settings.evaluation_rows, size, heard,
             again=again, until=clock.until(EVIDENCE_SHARE),
         )  # fmt: skip
-        checkpoint.keep(**{f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr})
-    return Evidence(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"))
+        found = found if spread is None else stronger(found, spread)
+        checkpoint.keep(**_arrays(name, found))
+    return _kept(checkpoint, name)
+
+
+def _arrays(name: str, found: Evidence) -> dict[str, np.ndarray]:
+    shown = found.reported
+    return {
+        f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr,
+        f"{name}.reported-cmi": shown.cmi, f"{name}.reported-stderr": shown.stderr,
+    }  # fmt: skip
+
+
+def _kept(checkpoint: Checkpoint, name: str) -> Evidence:
+    sharper = Evidence(checkpoint.array(f"{name}.reported-cmi"), checkpoint.array(f"{name}.reported-stderr"))
+    return Evidence(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"), sharper)
+
+
+def stronger(one: Evidence, other: Evidence) -> Evidence:
+    """Cell by cell what sees the larger effect: each of the two is blind to some."""
+    return mixed(one, other, one.cmi >= other.cmi)
 
 
 def _local_evidence(
@@ -194,8 +234,8 @@ def _local_evidence(
             local, problem.held, slots_and_action, slots_and_action, settings.evaluation_rows, row_size,
             until=clock.until(EVIDENCE_SHARE),
         )  # fmt: skip
-        checkpoint.keep(**{f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr, **named_parameters(local, name)})
-    return local, Evidence(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"))
+        checkpoint.keep(**_arrays(name, found), **named_parameters(local, name))
+    return local, _kept(checkpoint, name)
 
 
 def build_local(problem: Problem, slots: Slots, settings: Settings, seed: int) -> Local:

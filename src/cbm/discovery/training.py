@@ -25,6 +25,7 @@ AVERAGE_EVERY = 4  # updates between two steps of the averaged weights
 AVERAGE_LENGTH = 250  # such steps over which weights are averaged
 REFOCUS = (0.25, 0.4, 0.6, 0.8)  # points of training at which the dropping of inputs is redistributed
 FOCUS_CELLS = 12_000_000  # inputs times targets times rows that such a redistribution looks at
+FOCUS_ROWS = (32, 500)  # at least, at most
 DOUBTFUL = 0.01  # nats around which an effect is hard to tell from none
 WATCH_EVERY = 100  # updates between two looks at rows kept out of training
 WATCHED = (1000, 20_000)  # of those rows: at least, and targets times rows
@@ -194,7 +195,7 @@ class Trainer:
         the doubtful ones settle most of them.
         """
         inputs, real = self.problem.inputs, self.problem.real_inputs
-        rows = int(np.clip(FOCUS_CELLS // (inputs * max(len(self.problem.targets), 1)), 32, 1500))
+        rows = int(np.clip(FOCUS_CELLS // (inputs * max(len(self.problem.targets), 1)), *FOCUS_ROWS))
         with self.averaged():
             cmi = measure(self.model, self.problem.train, inputs, real, rows, self.row_size).cmi
         if inputs > real:
