@@ -135,4 +135,5 @@ def test_a_goal_is_compared_with_what_has_to_reach_it() -> None:
     ends = {(data.factors.names[a], b) for a, b in encoder.pairs.tolist() if b >= len(data.factors)}
     goal = len(data.factors)  # goal_x is the first column after the variables
     assert ("mov0_x", goal) in ends and context == len(data.factors)
+    assert (encoder.pairs.max(1).values >= goal).all(), "variables of the state are not compared with each other"
     assert (encoder.partners[encoder.source >= encoder.columns] == context).any()

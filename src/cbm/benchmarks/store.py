@@ -61,7 +61,9 @@ class Store:
             raise DataError(f"{self.path}: cannot read the row of {row}") from error
 
     def find(self, key: Row) -> Row | None:
-        return next((row for row in self.rows if all(row[column] == key[column] for column in self.columns.key)), None)
+        """The row with this key; what the key leaves open (None) may be anything."""
+        given = [column for column in self.columns.key if key[column] is not None]
+        return next((row for row in self.rows if all(row[column] == key[column] for column in given)), None)
 
     def add(self, row: Row) -> None:
         self.rows.append(row)

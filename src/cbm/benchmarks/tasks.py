@@ -1,8 +1,8 @@
 """Every method on every task under one protocol: how fast it learns, what it keeps, what noise does to it.
 
 Each cell is one `cbm learn` followed by one `cbm evaluate --ood`, as processes of their own, several at a time;
-both go on where they were stopped, so the same command again computes only what is missing. The run directories
-stay and are what `cbm report` draws.
+both go on where they were stopped, so the same command again computes only what is missing, and rows that stand in
+the file need no run directory. The run directories stay and are what `cbm report` draws.
 """
 
 from __future__ import annotations
@@ -89,31 +89,30 @@ def main(options: Options) -> dict[str, Any]:
         for method in options.methods
     ]
     with ThreadPoolExecutor(options.workers) as pool:
-        waiting = {cell: pool.submit(_row, options, *cell, store.find) for cell in cells}
+        known = {cell: store.find(_key(options, *cell)) for cell in cells}
+        waiting = {cell: pool.submit(_row, options, *cell) for cell in cells if known[cell] is None}
         rows = []
-        for cell, future in waiting.items():
-            row = future.result()
-            if store.find({column: row[column] for column in COLUMNS.key}) is None:
+        for cell in cells:
+            row = known[cell]
+            if row is None:
+                row = waiting[cell].result()
                 store.add(row)
-                console.print(f"{' '.join(str(part) for part in cell)}: area {row['area']}, kept {row['kept']:.0f}")
+                console.print(f"{' '.join(map(str, cell))}: area {row['area']:.3f}, kept {row['kept']}")
             rows.append(row)
     means = _means(rows)
     console.print(_table(means))
     return {"command": shlex.join(sys.argv), "rows": rows, "means": means}
 
 
-def _row(options: Options, task: str, method: str, seed: int, find: Any) -> Row:
+def _row(options: Options, task: str, method: str, seed: int) -> Row:
     run = options.runs / f"{options.world}-{task}-{method}-{seed}"
-    learn = _learn_command(options, task, method, seed, run)
-    config = run / "config.json"
     if not (run / "result.json").exists():
-        _call(learn)
-    row: Row = {**dict.fromkeys(COLUMNS.all), **_key(options, task, method, seed, json.loads(config.read_text()))}
-    found: Row | None = find(row)
-    if found is not None:
-        return found
+        _call(_learn_command(options, task, method, seed, run))
     if not (run / "evaluation.json").exists():
         _call(["evaluate", str(run), "--ood", "--json"])
+    config = json.loads((run / "config.json").read_text())
+    row: Row = {**dict.fromkeys(COLUMNS.all), **_key(options, task, method, seed)}
+    row["demonstrations"] = config["demonstrations"]
     return {**row, **_curve(run, task, options.at or options.steps), **_kept(run, task), **_noise(run, task)}
 
 
@@ -137,10 +136,11 @@ def _call(arguments: list[str]) -> None:
         raise DataError(f"cbm {shlex.join(arguments)}: {last}")
 
 
-def _key(options: Options, task: str, method: str, seed: int, config: dict[str, Any]) -> Row:
+def _key(options: Options, task: str, method: str, seed: int) -> Row:
+    """How many demonstrations there are stays open where the preset says it."""
     return {
         "world": options.world, "task": task, "method": method, "options": " ".join(options.options), "seed": seed,
-        "steps": options.steps, "demonstrations": config["demonstrations"], "distractors": options.distractors or 0,
+        "steps": options.steps, "demonstrations": options.demonstrations, "distractors": options.distractors or 0,
     }  # fmt: skip
 
 

@@ -21,9 +21,14 @@ CONCENTRATED = 1.4  # times narrower than for unrelated values
 PER_VARIABLE = 1  # pairs at most, per variable
 
 
-def related_pairs(columns: np.ndarray, names: list[str], kinds: list[Kind], rng: np.random.Generator) -> np.ndarray:
-    """(P, 2) columns, in the units of the data, whose difference is concentrated; the most concentrated first."""
-    candidates = same_quantity(names, kinds)
+def related_pairs(
+    columns: np.ndarray, names: list[str], kinds: list[Kind], rng: np.random.Generator, first: int = 0
+) -> np.ndarray:
+    """(P, 2) columns, in the units of the data, whose difference is concentrated; the most concentrated first.
+
+    One of the two is column `first` or a later one.
+    """
+    candidates = [pair for pair in same_quantity(names, kinds) if max(pair) >= first]
     rows = columns[rng.choice(len(columns), min(ROWS, len(columns)), replace=False)]
     shuffled = rows[rng.permutation(len(rows))]
     found = []

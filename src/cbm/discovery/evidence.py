@@ -8,7 +8,7 @@ standard error is taken over episodes.
 What a dropped input costs at the outcome of a row, log g(y|x) - log psi(y|x without j), is noisy where effects are
 rare. Its expectation under g, the divergence of psi from g, has the same mean if g is right and none of that noise.
 Decisions are made on it, but for inputs without which outcomes are clearly predicted better: of these g only believes
-that they matter. Of a target for which no input clearly helps, g knows nothing, and what it believes there are traces of
+that they matter. Of a target for which no input clearly helps, g knows nothing: what it believes there are traces of
 what it knows of others. What is reported are outcomes where these are sharp: g tends to believe a little less than is
 true.
 """

@@ -149,14 +149,15 @@ def reward_problem(
     """s_{t+1} -> rewards (or (s_t, a_t) -> rewards).
 
     The context stands beside the state, with the action if that is an input: as one more node, whose own effect
-    on a reward nobody asks for.
+    on a reward nobody asks for. Differences are those from the context only: a reward is a sharp function of a few
+    variables, and differences among all of them would let the others sharpen its picture.
     """
-
     rows = _reward_table(train, names, state_action)
     plan = [(k, reward_kind(rows.targets[:, k]), False) for k in range(len(names))]
     unnamed = [""] * (rows.inputs.shape[1] - len(train.factors) - len(train.context))  # the action
     named = [*train.factors.names, *unnamed, *train.context] if differences else []
-    return _problem(rows, _reward_table(held, names, state_action), train, plan, shadows, seed, named)
+    first = rows.inputs.shape[1] - len(train.context)
+    return _problem(rows, _reward_table(held, names, state_action), train, plan, shadows, seed, named, first)
 
 
 def reward_rows(
@@ -181,9 +182,10 @@ def reward_kind(reward: np.ndarray) -> Kind:
 
 def _problem(
     train: Table, held: Table, data: Transitions, plan: list[tuple[int, Kind, bool]], shadows: int, seed: int,
-    names: list[str],
+    names: list[str], first: int = 0,
 ) -> Problem:  # fmt: skip
-    """`names` are those of the first columns, for finding differences worth seeing; none for none."""
+    """`names` are those of the first columns, for finding differences worth seeing (from column `first` or a later
+    one); none for none."""
     rng = np.random.default_rng([seed, 77])
     d = len(data.factors)
     extra = train.inputs.shape[1] - d  # action columns, one node together
@@ -198,7 +200,7 @@ def _problem(
         blocks[0],
         [*kinds, *[kinds[c] for c in copied]],
         groups + [real_inputs + k for k in range(shadows)],
-        related_pairs(train.inputs, names, kinds, np.random.default_rng([seed, 78])),
+        related_pairs(train.inputs, names, kinds, np.random.default_rng([seed, 78]), first),
         columns.std,
     )
     targets = tuple(
