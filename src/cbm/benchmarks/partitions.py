@@ -126,9 +126,3 @@ def _csv(rows: list[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-if __name__ == "__main__":
-    import tyro
-
-    main(tyro.cli(Options))

@@ -16,13 +16,15 @@ from cbm.commands.places import check_file
 from cbm.errors import DataError
 
 BENCHMARKS = ("discovery", "engine", "prediction", "worlds", "sac")
-LONG = ("table1", "tasks")
+LONG = ("partitions", "table1", "tasks")
 """Hours of work: by name only."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Run all measurements, or one: cbm bench discovery, engine, prediction, worlds or sac; table1 takes hours.
+    """Run all measurements, or one: cbm bench discovery, engine, prediction, worlds or sac.
+
+    partitions, table1 and tasks take hours and run by name only.
 
     Each has options of its own: cbm bench discovery --help
     """

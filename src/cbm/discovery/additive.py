@@ -1,4 +1,4 @@
-"""A first look for systems with more targets than the trunk has hidden units: additive regressions in closed form.
+"""A first look for systems whose trunk has few hidden units for each target: additive regressions in closed form.
 
 A trunk of a few hundred units cannot hold a function of its own for each of a thousand targets. A sum of functions,
 one of every input, can be fitted to all targets at once: they share one Gram matrix of the encoded inputs, and what

@@ -64,7 +64,7 @@ class Settings:
     """Threshold in nats of the paper's rule."""
     smallest_effect: float = 0.001
     """Calibrated rule: effects below this many nats are never called edges."""
-    strongest_share: float = 0.0125
+    strongest_share: float = 0.015
     """Calibrated rule: nor are those below this share of the target's strongest one, by which leave-one-out models of
     well-predicted targets may err."""
     reward_inputs: Literal["next-state", "state-action"] = "next-state"

@@ -1,6 +1,6 @@
 """One problem from start to verdicts: the trunk looks at everything, local networks look again at what is left.
 
-Where there are more targets than the trunk has hidden units, additive regressions look at everything too.
+Where the trunk has few hidden units for each target, additive regressions look at everything too.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ FEWEST_UPDATES = 3000  # … or than it takes to make this many updates
 MOST_SLOTS = 1000  # candidates of all targets together that local networks look at
 ALONE_SHARE = 0.8  # of the time left, for models that get no second look
 EVIDENCE_SHARE = 0.2  # of the time left, that measuring may take
+UNITS_PER_TARGET = 4  # hidden units of the trunk below which it is not the only one to look
 WIDE_SHARE = 0.6  # of its time is enough for a trunk that is not the only one to look
 CONFIRMED = 0.5  # of the edges of the first look, for its verdicts on what found no room in the second
 LOCAL_RATE = 3.0  # small networks bear a higher learning rate than the trunk
@@ -182,7 +183,8 @@ def _trunk_evidence(
 ) -> Evidence:  # fmt: skip
     if not checkpoint.has(f"{name}.cmi"):
         model = build_model(problem, settings, seed)
-        spread = additive_evidence(problem) if refines(settings) and len(problem.targets) > settings.width else None
+        crowded = refines(settings) and settings.width < UNITS_PER_TARGET * len(problem.targets)
+        spread = additive_evidence(problem) if crowded else None
         if clock.steps is None:
             share = ALONE_SHARE if not refines(settings) else share if spread is None else WIDE_SHARE * share
         budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))
