@@ -82,7 +82,7 @@ def test_an_effect_must_exceed_three_of_its_standard_errors() -> None:
 
 
 def test_each_row_is_judged_by_its_own_threshold() -> None:
-    cmi = np.array([[0.011, 1.0], [0.011, 0.02]])
+    cmi = np.array([[1.1 * SHARE, 1.0], [1.1 * SHARE, 2 * SHARE]])
     found = decide(cmi, np.zeros((2, 2)), np.zeros((2, 3)), SETTINGS)
     assert found.verdict.tolist() == [["edge", "edge"], ["edge", "edge"]]
     found = decide(cmi * [[0.99, 2], [1, 1]], np.zeros((2, 2)), np.zeros((2, 3)), SETTINGS)
@@ -117,10 +117,10 @@ def test_the_second_look_decides_and_implies() -> None:
     assert np.array_equal(found.cmi > found.thresholds, found.edge)
 
 
-def test_edges_are_reported_as_sharp_as_they_were_measured() -> None:
-    found = decide(np.array([[0.5, 0.0]]), np.full((1, 2), 0.01), np.zeros((1, 2)), SETTINGS)
-    sharp = Evidence(np.array([[0.7, 0.6, 0.1, 0.1]]), np.full((1, 4), 0.02))
-    told = reporting(found, sharp, SETTINGS)
-    assert told.cmi == pytest.approx(np.array([[0.6, 0.0]])), "relative to the shadows, and only where there is an edge"
-    assert told.stderr.tolist() == [[0.02, 0.01]] and np.array_equal(told.edge, found.edge)
-    assert reporting(found, sharp, PAPER).cmi == pytest.approx(np.array([[0.7, 0.0]]))
+def test_cells_are_told_as_sharp_as_they_were_measured() -> None:
+    found = decide(np.array([[0.5, 0.0, 0.0]]), np.full((1, 3), 0.001), np.zeros((1, 2)), SETTINGS)
+    edges = Evidence(np.array([[0.6, 9.0, 9.0, 9.0]]), np.full((1, 4), 0.02))
+    others = Evidence(np.array([[9.0, 0.003, 0.4, 9.0]]), np.full((1, 4), 0.01))
+    told = reporting(found, edges, others)
+    assert told.cmi == pytest.approx(np.array([[0.6, 0.003, SHARE * 0.5]])), "no more than the threshold they missed"
+    assert told.stderr.tolist() == [[0.02, 0.01, 0.01]] and np.array_equal(told.edge, found.edge)

@@ -9,8 +9,8 @@ What a dropped input costs at the outcome of a row, log g(y|x) - log psi(y|x wit
 rare. Its expectation under g, the divergence of psi from g, has the same mean if g is right and none of that noise.
 Decisions are made on it, but for inputs without which outcomes are clearly predicted better: of these g only believes
 that they matter. Of a target for which no input clearly helps, g knows nothing: what it believes there are traces of
-what it knows of others. What is reported are outcomes where these are sharp and say more: g tends to believe a little
-less than is true.
+what it knows of others. What is reported are outcomes where these are sharp: g tends to believe a little less than is
+true.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Measured:
         expected = self.expected.evidence()
         unknown = ~(outcome.cmi > KNOWN * outcome.stderr).any(1, keepdims=True)
         believed = mixed(outcome, expected, unknown | (outcome.cmi < -REFUTED * outcome.stderr))
-        sharper = mixed(outcome, believed, outcome.cmi > np.maximum(SHARP * outcome.stderr, believed.cmi))
+        sharper = mixed(outcome, believed, outcome.cmi > SHARP * outcome.stderr)
         return Evidence(believed.cmi, believed.stderr, sharper)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cbm.discovery.evidence import Evidence
 from cbm.discovery.explicit import explicit_cross_entropy, explicit_log_prob
 from cbm.discovery.implicit import critic_judge, cross_entropy, log_density, penalties
 from cbm.discovery.inputs import Encoder
@@ -64,6 +65,11 @@ class Slots:
         if self.action is not None:
             result[:, self.action] = values[:, -1]
         return result
+
+    def spread(self, again: Evidence, first: Evidence, real_inputs: int) -> Evidence:
+        """(K, inputs): the second look, relative to its shadows, where there was one, else the first."""
+        cmi = self.scatter(self.above_shadows(again.cmi, real_inputs), first.cmi)
+        return Evidence(cmi, self.scatter(again.stderr, first.stderr))
 
 
 class Local(MaskedModel):

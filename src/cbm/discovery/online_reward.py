@@ -32,7 +32,9 @@ class RewardSource:
         self, train: Transitions, held: Transitions, settings: Settings, seed: int
     ) -> tuple[Problem, dict[str, Tensor]]:
         rewards = [self.task]
-        found = reward_problem(train, held, rewards, settings.shadows, seed, self.state_action, settings.differences)
+        found = reward_problem(
+            train, held, rewards, settings.shadows, seed, self.state_action, settings.differences, among_variables=True
+        )
         return found, {}
 
     def rows(self, problem: Problem, data: Transitions, rng: np.random.Generator) -> Rows:

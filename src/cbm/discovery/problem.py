@@ -145,18 +145,19 @@ def reward_problem(
     seed: int,
     state_action: bool = False,
     differences: bool = False,
+    among_variables: bool = False,
 ) -> Problem:
     """s_{t+1} -> rewards (or (s_t, a_t) -> rewards).
 
     The context stands beside the state, with the action if that is an input: as one more node, whose own effect
-    on a reward nobody asks for. Differences are those from the context only: a reward is a sharp function of a few
-    variables, and differences among all of them would let the others sharpen its picture.
+    on a reward nobody asks for. Differences are those from the context: a reward is a sharp function of a few
+    variables, and differences `among_variables` let the others sharpen its picture. They help where rows are few.
     """
     rows = _reward_table(train, names, state_action)
     plan = [(k, reward_kind(rows.targets[:, k]), False) for k in range(len(names))]
     unnamed = [""] * (rows.inputs.shape[1] - len(train.factors) - len(train.context))  # the action
     named = [*train.factors.names, *unnamed, *train.context] if differences else []
-    first = rows.inputs.shape[1] - len(train.context)
+    first = 0 if among_variables else rows.inputs.shape[1] - len(train.context)
     return _problem(rows, _reward_table(held, names, state_action), train, plan, shadows, seed, named, first)
 
 

@@ -83,22 +83,27 @@ def study(
         return _nothing(problem)
     evidence = _trunk_evidence(name, problem, settings, seed, clock, shares[0], checkpoint, report)
     real = problem.real_inputs
-    cmi = above_shadows(evidence.cmi, real) if settings.rule == "calibrated" else evidence.cmi
+    shown, cmi = evidence.reported, evidence.cmi
+    if settings.rule == "calibrated":
+        cmi = above_shadows(cmi, real)
+        shown = replace(shown, cmi=above_shadows(shown.cmi, real))
     first = decide(cmi[:, :real], evidence.stderr[:, :real], cmi[:, real:], settings)
     if not refines(settings):
-        return Findings(reporting(first, evidence.reported, settings), None)
+        return Findings(reporting(first, shown, shown), None)
     rng = np.random.default_rng([seed, 9])
     slots = choose_slots(cmi, evidence.stderr, real, problem.action_input, most_slots(problem), rng)
     local, again = _local_evidence(
         f"{name}-again", problem, slots, settings, seed + 1, clock, shares[1], checkpoint, report
     )
-    second = slots.scatter(slots.above_shadows(again.cmi, real), cmi)
+    both = slots.spread(again, replace(evidence, cmi=cmi), real)
+    second = both.cmi
     smaller = second < cmi  # both looks must see an effect: in truth the first is never the larger one
-    stderr = np.where(smaller, slots.scatter(again.stderr, evidence.stderr), evidence.stderr)
+    stderr = np.where(smaller, both.stderr, evidence.stderr)
     strongest = np.maximum(cmi, second)[:, :real].max(1, initial=0.0)
     verdicts = decide(np.where(smaller, second, cmi)[:, :real], stderr[:, :real], cmi[:, real:], settings, strongest)
     found = together(first, verdicts, slots.looked_at(real))
-    return Findings(reporting(found, evidence.reported, settings), local)
+    smallest = mixed(slots.spread(again.reported, shown, real), shown, smaller)
+    return Findings(reporting(found, shown, smallest), local)
 
 
 def most_slots(problem: Problem) -> int:
@@ -124,14 +129,18 @@ def together(first: Verdicts, second: Verdicts, looked_at: np.ndarray) -> Verdic
     )
 
 
-def reporting(found: Verdicts, evidence: Evidence, settings: Settings) -> Verdicts:
-    """Edges with the CMI given everything else, as the method defines it, and as sharp as it was measured."""
+def reporting(found: Verdicts, edges: Evidence, others: Evidence) -> Verdicts:
+    """The verdicts with what is told of each cell, as sharp as it was measured.
+
+    Of edges the CMI given everything else, as the method defines it; of other cells the smaller of what was seen, and
+    never more than the threshold that they missed.
+    """
     real = found.cmi.shape[1]
-    cmi = above_shadows(evidence.cmi, real) if settings.rule == "calibrated" else evidence.cmi
+    below = np.minimum(others.cmi[:, :real], found.thresholds)
     return replace(
         found,
-        cmi=np.where(found.edge, cmi[:, :real], found.cmi),
-        stderr=np.where(found.edge, evidence.stderr[:, :real], found.stderr),
+        cmi=np.where(found.edge, edges.cmi[:, :real], below),
+        stderr=np.where(found.edge, edges.stderr[:, :real], others.stderr[:, :real]),
     )
 
 
