@@ -9,6 +9,8 @@ VENV ?= .venv
 TORCH_ARGS ?=
 # Extra arguments of the command that a target runs: `make test ARGS="-k graph"`.
 ARGS ?=
+# Test processes at a time; each computes with one thread, and a file's tests stay together in one of them.
+WORKERS ?= 2
 
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet -c constraints.txt
@@ -29,7 +31,7 @@ demo: $(VENV)/.stamp-core ## the whole story on the built-in world, in a few min
 	$(VENV)/bin/cbm demo $(ARGS)
 
 test: $(VENV)/.stamp-dev ## the fast tests
-	$(PY) -m pytest $(ARGS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 test-slow: $(VENV)/.stamp-dev ## the tests marked slow
 	$(PY) -m pytest -m slow --timeout 3600 $(ARGS) || test $$? -eq 5  # 5: no test is marked slow

@@ -132,16 +132,16 @@ def together(first: Verdicts, second: Verdicts, looked_at: np.ndarray) -> Verdic
 def reporting(found: Verdicts, edges: Evidence, others: Evidence) -> Verdicts:
     """The verdicts with what is told of each cell, as sharp as it was measured.
 
-    Of edges the CMI given everything else, as the method defines it; of other cells the smaller of what was seen, and
-    never more than the threshold that they missed.
+    Of edges the CMI given everything else, as the method defines it; of other cells the smaller of what was seen.
+    Where that lies on the other side of the threshold, the value that was decided on is told instead.
     """
     real = found.cmi.shape[1]
-    below = np.minimum(others.cmi[:, :real], found.thresholds)
-    return replace(
-        found,
-        cmi=np.where(found.edge, edges.cmi[:, :real], below),
-        stderr=np.where(found.edge, edges.stderr[:, :real], others.stderr[:, :real]),
+    cmi, stderr = (
+        np.where(found.edge, one[:, :real], other[:, :real])
+        for one, other in ((edges.cmi, others.cmi), (edges.stderr, others.stderr))
     )
+    agrees = np.where(found.edge, cmi >= found.thresholds, cmi < found.thresholds)
+    return replace(found, cmi=np.where(agrees, cmi, found.cmi), stderr=np.where(agrees, stderr, found.stderr))
 
 
 def refines(settings: Settings) -> bool:
