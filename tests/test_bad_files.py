@@ -15,21 +15,7 @@ import pytest
 from cbm import formats
 from cbm.errors import DataError
 from cbm.transitions import Transitions
-
-ROWS = 30
-
-
-def good(**changes: Any) -> dict[str, Any]:
-    """Arrays of a sound file; a change to None leaves the array out."""
-    rng = np.random.default_rng(0)
-    arrays = {
-        "obs": rng.normal(size=(ROWS, 3)),
-        "action": rng.normal(size=(ROWS, 2)),
-        "next_obs": rng.normal(size=(ROWS, 3)),
-        "reward": rng.normal(size=ROWS),
-        "names": np.array(["x", "speed", "door"]),
-    }
-    return {name: value for name, value in (arrays | changes).items() if value is not None}
+from logs import ROWS, good  # type: ignore[import-not-found]
 
 
 def with_value(name: str, where: Any, value: float) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from cbm.abstraction.dynamics import everything_if_empty
+from cbm.abstraction.graph_rule import GraphRule
 from cbm.abstraction.method import Dynamics, Experience, Method, Setup
 from cbm.abstraction.rules import cbm_abstraction
 from cbm.abstraction.settle import Settle
@@ -63,30 +64,6 @@ class LearnedRewards:
         self.settled.restore(under("settled", tensors))
 
 
-class KnownRewards:
-    """Parents from the run that the dynamics were found in."""
-
-    name = "cbm"
-
-    def __init__(self, dynamics: Dynamics, task: str):
-        self.dynamics, self.task = dynamics, task
-
-    def learn(self, experience: Experience, updates: int) -> dict[str, float]:
-        return {} if self.graph().mask(self.task).any() else {"empty": 1.0}
-
-    def mask(self) -> np.ndarray:
-        return everything_if_empty(self.graph().mask(self.task))
-
-    def graph(self) -> CausalGraph:
-        return self.dynamics.graph()
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        pass
-
-
 def make(setup: Setup) -> Method:
     setup.check_options("cbm")
     dynamics = setup.known_dynamics("cbm")
@@ -98,4 +75,4 @@ def make(setup: Setup) -> Method:
     if setup.task not in known:
         has = f"it has {', '.join(known)}" if known else "it has none"
         raise DataError(f"the dynamics run has no reward {setup.task!r}: {has}; `--rewards learned` learns it here")
-    return KnownRewards(dynamics, setup.task)
+    return GraphRule("cbm", dynamics, setup.task)  # causes from the run that the dynamics were found in

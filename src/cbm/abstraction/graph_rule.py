@@ -1,0 +1,39 @@
+"""An abstraction that follows from the shared dynamics by a rule; the method itself has nothing to learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from torch import Tensor
+
+from cbm.abstraction.dynamics import everything_if_empty
+from cbm.abstraction.method import Dynamics, Experience
+from cbm.abstraction.rules import Rule
+from cbm.graph import CausalGraph
+
+
+class GraphRule:
+    """What `rule` keeps for a task of the graph; CDL's keeps the same for all, and asks for none."""
+
+    def __init__(self, rule: Rule, dynamics: Dynamics, task: str | None = None):
+        self.name: str = rule
+        self.rule, self.dynamics, self.task = rule, dynamics, task
+
+    def learn(self, experience: Experience, updates: int) -> dict[str, float]:
+        return {} if self._found().any() else {"empty": 1.0}
+
+    def mask(self) -> np.ndarray:
+        return everything_if_empty(self._found())
+
+    def graph(self) -> CausalGraph:
+        return self.dynamics.graph()
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        pass
+
+    def _found(self) -> np.ndarray:
+        return self.graph().mask(self.task, self.rule)
