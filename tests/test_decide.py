@@ -16,12 +16,14 @@ from cbm.discovery.decide import (
     decide,
 )
 from cbm.discovery.evidence import Evidence
+from cbm.discovery.local import Slots
 from cbm.discovery.settings import Settings
 from cbm.discovery.study import reporting, together
 
 SETTINGS = Settings()
 PAPER = replace(SETTINGS, rule="threshold")
 SHARE = SETTINGS.strongest_share
+ONE = np.ones(1)  # an input of one column
 LOW, HIGH = SETTINGS.smallest_effect, 2 * SETTINGS.epsilon
 
 
@@ -38,16 +40,15 @@ def test_the_papers_rule_is_a_bare_threshold() -> None:
 
 def test_quiet_shadows_leave_the_smallest_effect() -> None:
     strongest = np.full(2, 0.01)
-    assert np.allclose(calibrated_thresholds(strongest, np.zeros((2, 4)), SETTINGS), LOW)
-    assert np.allclose(calibrated_thresholds(strongest, np.zeros((2, 0)), SETTINGS), LOW)  # no shadow at all
-    assert np.allclose(
-        calibrated_thresholds(strongest, np.zeros((2, 4)), replace(SETTINGS, smallest_effect=1e-3)), 1e-3
-    )
+    assert np.allclose(calibrated_thresholds(strongest, np.zeros((2, 4)), SETTINGS, ONE), LOW)
+    assert np.allclose(calibrated_thresholds(strongest, np.zeros((2, 0)), SETTINGS, ONE), LOW)  # no shadow at all
+    lower = replace(SETTINGS, smallest_effect=1e-4)
+    assert np.allclose(calibrated_thresholds(np.full(2, 1e-3), np.zeros((2, 4)), lower, ONE), 1e-4)
 
 
 def test_loud_shadows_never_raise_it_above_twice_epsilon() -> None:
-    assert np.allclose(calibrated_thresholds(np.zeros(2), np.full((2, 4), 0.5), SETTINGS), HIGH)
-    assert np.allclose(calibrated_thresholds(np.full(2, 100.0), np.zeros((2, 4)), SETTINGS), HIGH)
+    assert np.allclose(calibrated_thresholds(np.zeros(2), np.full((2, 4), 0.5), SETTINGS, ONE), HIGH)
+    assert np.allclose(calibrated_thresholds(np.full(2, 100.0), np.zeros((2, 4)), SETTINGS, ONE), HIGH)
 
 
 def test_threshold_follows_the_scatter_of_the_shadows() -> None:
@@ -55,7 +56,16 @@ def test_threshold_follows_the_scatter_of_the_shadows() -> None:
     null = np.array([[1e-3, -1e-3, 1e-3], [2e-3, 2e-3, -2e-3], [5.0, 5.0, 5.0]])
     expected = SHADOW_DEVIATIONS * NORMAL * np.sqrt((np.array([1e-3, 2e-3]) ** 2 + 2e-3**2) / 2)
     assert (expected > LOW).all() and (expected < HIGH).all()
-    assert np.allclose(calibrated_thresholds(np.zeros(3), null, SETTINGS), [*expected, HIGH])
+    assert np.allclose(calibrated_thresholds(np.zeros(3), null, SETTINGS, ONE)[:, 0], [*expected, HIGH])
+
+
+def test_shadows_say_more_of_inputs_with_more_columns() -> None:
+    """Four columns imagine four times as much; the share of the strongest cause is the same."""
+    quiet = np.array([1e-3, -1e-3, 1e-3])[None]
+    found = decide(np.zeros((1, 2)), np.zeros((1, 2)), quiet, SETTINGS, breadth=np.array([1.0, 4.0]))
+    assert np.allclose(found.thresholds, SHADOW_DEVIATIONS * NORMAL * 1e-3 * np.array([[1, 4]]))
+    found = decide(np.array([[2.0, 0.0]]), np.zeros((1, 2)), quiet, SETTINGS, breadth=np.array([1.0, 4.0]))
+    assert np.allclose(found.thresholds, SHARE * 2)
 
 
 def test_threshold_follows_the_strongest_cause() -> None:
@@ -127,3 +137,10 @@ def test_cells_are_told_as_sharp_as_they_were_measured() -> None:
     assert told.cmi.tolist() == [[0.6, 0.003, 0.0, 0.1]]
     assert told.stderr.tolist() == [[0.02, 0.01, 0.001, 0.001]] and np.array_equal(told.edge, found.edge)
     assert np.array_equal(told.cmi > told.thresholds, told.edge)
+
+
+def test_second_look_is_relative_to_its_shadows() -> None:
+    """Inputs 0 and 1 are real, 2 and 3 shadows; a shadow that harms lifts nothing, two columns imagine twice as much."""
+    slots = Slots(np.array([[0, 2, 3]]), action=1, action_columns=2)
+    seen = np.array([[0.5, 0.004, -0.2, 0.3]])
+    assert slots.above_shadows(seen, 2) == pytest.approx(np.array([[0.498, 0.002, -0.202, 0.296]]))

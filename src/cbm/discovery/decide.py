@@ -40,11 +40,13 @@ def decide(
     settings: Settings,
     strongest: np.ndarray | None = None,
     sure: float = SURE,
+    breadth: np.ndarray | None = None,
 ) -> Verdicts:
     """Verdicts from (K, inputs) CMI and standard errors, and (K, n) CMI of shadows.
 
     `strongest` (K,) is the CMI of each target's strongest cause, where that is not the largest in `cmi`;
-    `sure` is how many of its own standard errors an effect must exceed.
+    `sure` is how many of its own standard errors an effect must exceed; `breadth` (inputs,) how many columns each
+    input has: shadows have one, and what models imagine grows with their number.
     """
     if settings.rule == "threshold":
         edge = cmi >= settings.epsilon  # the paper's rule
@@ -52,20 +54,23 @@ def decide(
         return Verdicts(cmi, stderr, np.full_like(cmi, settings.epsilon), edge, verdict)
     if strongest is None:
         strongest = cmi.max(1, initial=0.0)
-    thresholds = np.maximum(calibrated_thresholds(strongest, null, settings)[:, None], sure * stderr)
+    breadth = np.ones(cmi.shape[1]) if breadth is None else breadth
+    thresholds = np.maximum(calibrated_thresholds(strongest, null, settings, breadth), sure * stderr)
     edge = cmi > thresholds
     clear = np.abs(cmi - thresholds) > STANDARD_ERRORS * stderr
     verdict = np.where(clear, np.where(edge, "edge", "none"), "undecided")
     return Verdicts(cmi, stderr, thresholds, edge, verdict)
 
 
-def calibrated_thresholds(strongest: np.ndarray, null: np.ndarray, settings: Settings) -> np.ndarray:
-    """(K,) per target: beyond the scatter of its shadows and a small share of its strongest cause.
+def calibrated_thresholds(
+    strongest: np.ndarray, null: np.ndarray, settings: Settings, breadth: np.ndarray
+) -> np.ndarray:
+    """(K, inputs): beyond the scatter of the target's shadows and a small share of its strongest cause.
 
     Never below `smallest_effect`, never above twice the paper's epsilon.
     """
     own = NORMAL * np.abs(null).mean(1) if null.shape[1] else np.zeros(len(strongest))
     usual = np.median(own) if len(own) else 0.0
     scatter = np.sqrt((own**2 + usual**2) / 2)  # few shadows per target: lean on the others' too
-    wanted = np.maximum(SHADOW_DEVIATIONS * scatter, settings.strongest_share * strongest)
+    wanted = np.maximum(SHADOW_DEVIATIONS * np.outer(scatter, breadth), settings.strongest_share * strongest[:, None])
     return np.clip(wanted, settings.smallest_effect, 2 * settings.epsilon)

@@ -37,6 +37,7 @@ class Slots:
     """(K, m) input index in each slot of each target, -1 where a slot is empty."""
     action: int | None
     """The action's input index; it is seen by all."""
+    action_columns: int = 1
 
     @property
     def filled(self) -> np.ndarray:
@@ -52,10 +53,14 @@ class Slots:
         return seen[:, :real_inputs]
 
     def above_shadows(self, values: np.ndarray, real_inputs: int) -> np.ndarray:
-        """(K, m + 1) relative to the mean of the shadows among each target's slots, where there are any."""
+        """(K, m + 1) relative to the mean of the shadows among each target's slots, where there are any.
+
+        One without which the prediction is better counts as nothing: it must not make the others look stronger.
+        """
         is_shadow = np.pad(self.inputs >= real_inputs, ((0, 0), (0, 1)))
-        count = is_shadow.sum(1, keepdims=True)
-        return values - (values * is_shadow).sum(1, keepdims=True) / np.maximum(count, 1)
+        usual = (values.clip(0) * is_shadow).sum(1) / np.maximum(is_shadow.sum(1), 1)
+        breadth = [1.0] * self.inputs.shape[1] + [float(self.action_columns)]
+        return values - np.outer(usual, breadth)
 
     def scatter(self, values: np.ndarray, into: np.ndarray) -> np.ndarray:
         """`into` (K, inputs) with the cells that were looked at again replaced by `values` (K, m + 1)."""
@@ -274,10 +279,11 @@ def choose_slots(
     action_input: int | None,
     most: int,
     rng: np.random.Generator,
+    action_columns: int = 1,
 ) -> Slots:
     """Per target its possible causes, strongest first, and a few shadows to calibrate against."""
-    targets, inputs = cmi.shape
-    shadows = np.arange(real_inputs, inputs)
+    targets = len(cmi)
+    shadows = np.arange(real_inputs, cmi.shape[1])
     calibrating = min(2, len(shadows))
     possible = cmi[:, :real_inputs] + 2 * stderr[:, :real_inputs] > CANDIDATE
     if action_input is not None:
@@ -288,7 +294,8 @@ def choose_slots(
         chosen = [j for j in order if possible[k, j]][: most - calibrating]
         rows.append([*chosen, *rng.choice(shadows, calibrating, replace=False)])
     m = max(len(row) for row in rows)
-    return Slots(np.array([row + [-1] * (m - len(row)) for row in rows], dtype=np.int64), action_input)
+    inputs = np.array([row + [-1] * (m - len(row)) for row in rows], dtype=np.int64)
+    return Slots(inputs, action_input, action_columns)
 
 
 CANDIDATE = 1e-3  # nats above a typical shadow: anything that may reach this is looked at again

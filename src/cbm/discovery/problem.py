@@ -87,6 +87,13 @@ class Problem:
         return self.variables if has_action else None
 
     @property
+    def breadth(self) -> np.ndarray:
+        """(real inputs,) columns of each; only the action has several."""
+        columns = np.ones(self.real_inputs)
+        columns[self.variables :] = len(self.columns.mean) - self.variables
+        return columns
+
+    @property
     def levels(self) -> tuple[int, ...]:
         return tuple(target.levels for target in self.targets)
 

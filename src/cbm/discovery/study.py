@@ -32,6 +32,7 @@ ALONE_SHARE = 0.8  # of the time left, for models that get no second look
 EVIDENCE_SHARE = 0.2  # of the time left, that measuring may take
 UNITS_PER_TARGET = 4  # hidden units of the trunk below which it is not the only one to look
 WIDE_SHARE = 0.6  # of its time is enough for a trunk that is not the only one to look
+FEW_ROWS = 3.0  # divided by the root of the number of rows: share of the strongest cause by which models may err
 CONFIRMED = 0.5  # of the edges of the first look, for its verdicts on what found no room in the second
 LOCAL_RATE = 3.0  # small networks bear a higher learning rate than the trunk
 Report = Callable[[str, float, dict[str, float]], None]
@@ -81,17 +82,19 @@ def study(
     """Train, measure, look again, decide. Finished parts are taken from the checkpoint."""
     if not problem.targets:
         return _nothing(problem)
+    settings = replace(settings, strongest_share=max(settings.strongest_share, FEW_ROWS / len(problem.train) ** 0.5))
     evidence = _trunk_evidence(name, problem, settings, seed, clock, shares[0], checkpoint, report)
     real = problem.real_inputs
     shown, cmi = evidence.reported, evidence.cmi
     if settings.rule == "calibrated":
         cmi = above_shadows(cmi, real)
         shown = replace(shown, cmi=above_shadows(shown.cmi, real))
-    first = decide(cmi[:, :real], evidence.stderr[:, :real], cmi[:, real:], settings)
+    first = decide(cmi[:, :real], evidence.stderr[:, :real], cmi[:, real:], settings, breadth=problem.breadth)
     if not refines(settings):
         return Findings(reporting(first, shown, shown), None)
     rng = np.random.default_rng([seed, 9])
-    slots = choose_slots(cmi, evidence.stderr, real, problem.action_input, most_slots(problem), rng)
+    columns = int(problem.breadth[-1])
+    slots = choose_slots(cmi, evidence.stderr, real, problem.action_input, most_slots(problem), rng, columns)
     local, again = _local_evidence(
         f"{name}-again", problem, slots, settings, seed + 1, clock, shares[1], checkpoint, report
     )
@@ -100,7 +103,10 @@ def study(
     smaller = second < cmi  # both looks must see an effect: in truth the first is never the larger one
     stderr = np.where(smaller, both.stderr, evidence.stderr)
     strongest = np.maximum(cmi, second)[:, :real].max(1, initial=0.0)
-    verdicts = decide(np.where(smaller, second, cmi)[:, :real], stderr[:, :real], cmi[:, real:], settings, strongest)
+    verdicts = decide(
+        np.where(smaller, second, cmi)[:, :real], stderr[:, :real], cmi[:, real:], settings, strongest,
+        breadth=problem.breadth,
+    )  # fmt: skip
     found = together(first, verdicts, slots.looked_at(real))
     smallest = mixed(slots.spread(again.reported, shown, real), shown, smaller)
     return Findings(reporting(found, shown, smallest), local)
