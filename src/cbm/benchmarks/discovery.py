@@ -19,6 +19,7 @@ from rich.table import Table
 
 from cbm.abstraction.rules import cbm_abstraction
 from cbm.benchmarks.baselines import Baseline, best_threshold_f1, boosted_trees, linear
+from cbm.benchmarks.logs import LOGS
 from cbm.benchmarks.store import Columns, Row, Store
 from cbm.benchmarks.systems import sparse_nonlinear
 from cbm.discovery.discover import discover
@@ -30,7 +31,9 @@ from cbm.graph import CausalGraph
 from cbm.scores import Score, compare
 from cbm.transitions import Transitions
 
-WorldName = Literal["contact", "contact-hard", "contact-hold", "sparse-200", "sparse-1000"]
+WorldName = Literal[
+    "contact", "contact-hard", "contact-hold", "sparse-200", "sparse-1000", "cartpole", "rooms", "mixed", "short"
+]
 BASELINES = ("linear", "trees")
 TEXT = ("world", "method", "preset")
 WHOLE = ("seed", "transitions", "rewards")
@@ -55,7 +58,8 @@ class Options:
     """Budget of each of our models."""
     worlds: tuple[WorldName, ...] = ("contact", "contact-hard", "contact-hold")
     """contact: 36 variables. contact-hard: 43, all in other units. contact-hold: the hand never lets go.
-    sparse-200, sparse-1000: so many variables with one to three nonlinear causes each (without baselines)."""
+    sparse-200, sparse-1000: so many variables with one to three nonlinear causes each (without baselines).
+    cartpole, rooms, mixed, short: small logs, each hard in its own way; the last has a twentieth of the transitions."""
     transitions: int = 100_000
     """Size of each data set."""
     models: tuple[ModelName, ...] = ("implicit", "explicit", "demi")
@@ -92,6 +96,8 @@ def make_data(world: WorldName, seed: int, transitions: int) -> Transitions:
         raise DataError(f"unknown world {world!r}; choose one of {', '.join(get_args(WorldName))}")
     if world.startswith("sparse-"):
         return sparse_nonlinear(int(world.removeprefix("sparse-")), transitions, seed)
+    if world in LOGS:
+        return LOGS[world](transitions, seed)
     hard = {"blocks": 4, "distractors": 12, "rescale": True} if world == "contact-hard" else {}
     policy = "hold" if world == "contact-hold" else "mixed"
     return collect(ContactWorld(world_seed=seed, **hard), transitions, policy, seed=seed)  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from cbm.factors import Factors, Variable
@@ -23,21 +25,16 @@ def sparse_nonlinear(d: int, steps: int, seed: int = 0, actions: int = 4, horizo
     mixing *= 1.2 / np.linalg.norm(mixing, axis=1, keepdims=True)
     for i, p in enumerate(parents):
         truth[i, p], truth[i, d] = True, acted[i]
-    copies = -(-steps // horizon)
-    obs: list[np.ndarray] = []
-    acts: list[np.ndarray] = []
-    after: list[np.ndarray] = []
-    state = rng.normal(size=(copies, d))
-    for _ in range(horizon):
-        action = rng.uniform(-1, 1, (copies, actions))
+
+    def step(state: np.ndarray, action: np.ndarray) -> np.ndarray:
         following = np.empty_like(state)
         for i, p in enumerate(parents):
             following[:, i] = _shape(shapes[i], state[:, p] * weights[i])
-        following += acted * (action @ mixing.T) + rng.normal(0, 0.2, state.shape)
-        for kept, value in ((obs, state), (acts, action), (after, following)):
-            kept.append(value)
-        state = following
-    return _transitions(obs, acts, after, steps, truth)
+        return following + (acted * (action @ mixing.T) + rng.normal(0, 0.2, state.shape))
+
+    copies = -(-steps // horizon)
+    start = rng.normal(size=(copies, d))
+    return record(step, lambda: rng.uniform(-1, 1, (copies, actions)), start, horizon, steps, truth)
 
 
 def _shape(kind: int, terms: np.ndarray) -> np.ndarray:
@@ -63,31 +60,17 @@ def linear_gaussian(d: int, steps: int, seed: int = 0, horizon: int = 50) -> tup
     noise = rng.uniform(0.3, 1.0, d)
     copies = -(-steps // horizon)
     state = np.zeros((copies, d))
+
+    def act() -> np.ndarray:
+        return rng.normal(size=(copies, 1))
+
+    def step(state: np.ndarray, action: np.ndarray) -> np.ndarray:
+        return np.asarray(state @ dynamics.T + action * control + noise * rng.normal(size=state.shape))
+
     for _ in range(200):  # let the covariance settle
-        state = _linear_step(state, rng.normal(size=(copies, 1)), dynamics, control, noise, rng)
-    obs: list[np.ndarray] = []
-    acts: list[np.ndarray] = []
-    after: list[np.ndarray] = []
-    for _ in range(horizon):
-        action = rng.normal(size=(copies, 1))
-        following = _linear_step(state, action, dynamics, control, noise, rng)
-        for kept, value in ((obs, state), (acts, action), (after, following)):
-            kept.append(value)
-        state = following
+        state = step(state, act())
     truth = np.concatenate([dynamics != 0, control[:, None] != 0], 1)
-    exact = _exact_cmi(dynamics, control, noise)
-    return _transitions(obs, acts, after, steps, truth), exact
-
-
-def _linear_step(
-    state: np.ndarray,
-    action: np.ndarray,
-    dynamics: np.ndarray,
-    control: np.ndarray,
-    noise: np.ndarray,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    return state @ dynamics.T + action * control + noise * rng.normal(size=state.shape)
+    return record(step, act, state, horizon, steps, truth), _exact_cmi(dynamics, control, noise)
 
 
 def _exact_cmi(dynamics: np.ndarray, control: np.ndarray, noise: np.ndarray) -> np.ndarray:
@@ -101,14 +84,31 @@ def _exact_cmi(dynamics: np.ndarray, control: np.ndarray, noise: np.ndarray) -> 
     return np.asarray(0.5 * np.log1p(gain / noise[:, None] ** 2))
 
 
-def _transitions(
-    obs: list[np.ndarray], acts: list[np.ndarray], after: list[np.ndarray], steps: int, truth: np.ndarray
+def record(
+    step: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    act: Callable[[], np.ndarray],
+    start: np.ndarray,
+    horizon: int,
+    steps: int,
+    truth: np.ndarray,
+    factors: Factors | None = None,
 ) -> Transitions:
-    copies, horizon = len(obs[0]), len(obs)
-    stacked = [np.stack(part, 1).reshape(copies * horizon, -1)[:steps] for part in (obs, acts, after)]
-    factors = Factors(
-        tuple(Variable(f"x{i}") for i in range(truth.shape[0])),
-        tuple(f"a{k}" for k in range(stacked[1].shape[1])),
-    )
+    """`steps` transitions of copies of a system that begin at `start` (copies, d), `horizon` of each.
+
+    `step` maps states and actions to the states that follow, `act` chooses an action for every copy.
+    """
+    rows: list[tuple[np.ndarray, ...]] = []
+    state = start
+    for _ in range(horizon):
+        action = act()
+        following = step(state, action)
+        rows.append((state, action, following))
+        state = following
+    copies = len(start)
+    obs, acts, after = (np.stack(part, 1).reshape(copies * horizon, -1)[:steps] for part in zip(*rows, strict=True))
+    if factors is None:
+        variables = tuple(Variable(f"x{i}") for i in range(truth.shape[0]))
+        factors = Factors(variables, tuple(f"a{k}" for k in range(acts.shape[1])))
+    action = acts[:, 0] if factors.discrete_actions else acts
     episode = np.repeat(np.arange(copies), horizon)[:steps]
-    return Transitions(stacked[0], stacked[1], stacked[2], factors, episode=episode, truth=truth)
+    return Transitions(obs, action, after, factors, episode=episode, truth=truth)
