@@ -141,6 +141,6 @@ def test_cells_are_told_as_sharp_as_they_were_measured() -> None:
 
 def test_second_look_is_relative_to_its_shadows() -> None:
     """Inputs 0 and 1 are real, 2 and 3 shadows. One that harms lifts nothing; two columns imagine twice as much."""
-    slots = Slots(np.array([[0, 2, 3]]), action=1, action_columns=2)
+    slots = Slots(np.array([[0, 2, 3]]), action=1)
     seen = np.array([[0.5, 0.004, -0.2, 0.3]])
-    assert slots.above_shadows(seen, 2) == pytest.approx(np.array([[0.498, 0.002, -0.202, 0.296]]))
+    assert slots.above_shadows(seen, np.array([1.0, 2.0])) == pytest.approx(np.array([[0.498, 0.002, -0.202, 0.296]]))

@@ -37,7 +37,6 @@ class Slots:
     """(K, m) input index in each slot of each target, -1 where a slot is empty."""
     action: int | None
     """The action's input index; it is seen by all."""
-    action_columns: int = 1
 
     @property
     def filled(self) -> np.ndarray:
@@ -52,15 +51,18 @@ class Slots:
             seen[:, self.action] = True
         return seen[:, :real_inputs]
 
-    def above_shadows(self, values: np.ndarray, real_inputs: int) -> np.ndarray:
+    def above_shadows(self, values: np.ndarray, breadth: np.ndarray) -> np.ndarray:
         """(K, m + 1) relative to the mean of the shadows among each target's slots, where there are any.
 
-        One without which the prediction is better counts as nothing: it must not make the others look stronger.
+        A shadow without which the prediction is better counts as nothing: it must not make the others look stronger.
+        `breadth` (real inputs,) are the columns of each; an action of several imagines that many times as much.
         """
-        is_shadow = np.pad(self.inputs >= real_inputs, ((0, 0), (0, 1)))
-        usual = (values.clip(0) * is_shadow).sum(1) / np.maximum(is_shadow.sum(1), 1)
-        breadth = [1.0] * self.inputs.shape[1] + [float(self.action_columns)]
-        return values - np.outer(usual, breadth)
+        is_shadow = np.pad(self.inputs >= len(breadth), ((0, 0), (0, 1)))
+        usual = (values.clip(0) * is_shadow).sum(1, keepdims=True) / np.maximum(is_shadow.sum(1, keepdims=True), 1)
+        above = values - usual
+        if self.action is not None:
+            above[:, -1:] = values[:, -1:] - breadth[self.action] * usual
+        return above
 
     def scatter(self, values: np.ndarray, into: np.ndarray) -> np.ndarray:
         """`into` (K, inputs) with the cells that were looked at again replaced by `values` (K, m + 1)."""
@@ -71,9 +73,9 @@ class Slots:
             result[:, self.action] = values[:, -1]
         return result
 
-    def spread(self, again: Evidence, first: Evidence, real_inputs: int) -> Evidence:
+    def spread(self, again: Evidence, first: Evidence, breadth: np.ndarray) -> Evidence:
         """(K, inputs): the second look, relative to its shadows, where there was one, else the first."""
-        cmi = self.scatter(self.above_shadows(again.cmi, real_inputs), first.cmi)
+        cmi = self.scatter(self.above_shadows(again.cmi, breadth), first.cmi)
         return Evidence(cmi, self.scatter(again.stderr, first.stderr))
 
 
@@ -279,7 +281,6 @@ def choose_slots(
     action_input: int | None,
     most: int,
     rng: np.random.Generator,
-    action_columns: int = 1,
 ) -> Slots:
     """Per target its possible causes, strongest first, and a few shadows to calibrate against."""
     targets = len(cmi)
@@ -294,8 +295,7 @@ def choose_slots(
         chosen = [j for j in order if possible[k, j]][: most - calibrating]
         rows.append([*chosen, *rng.choice(shadows, calibrating, replace=False)])
     m = max(len(row) for row in rows)
-    inputs = np.array([row + [-1] * (m - len(row)) for row in rows], dtype=np.int64)
-    return Slots(inputs, action_input, action_columns)
+    return Slots(np.array([row + [-1] * (m - len(row)) for row in rows], dtype=np.int64), action_input)
 
 
 CANDIDATE = 1e-3  # nats above a typical shadow: anything that may reach this is looked at again

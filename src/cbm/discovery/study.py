@@ -93,12 +93,11 @@ def study(
     if not refines(settings):
         return Findings(reporting(first, shown, shown), None)
     rng = np.random.default_rng([seed, 9])
-    columns = int(problem.breadth[-1])
-    slots = choose_slots(cmi, evidence.stderr, real, problem.action_input, most_slots(problem), rng, columns)
+    slots = choose_slots(cmi, evidence.stderr, real, problem.action_input, most_slots(problem), rng)
     local, again = _local_evidence(
         f"{name}-again", problem, slots, settings, seed + 1, clock, shares[1], checkpoint, report
     )
-    both = slots.spread(again, replace(evidence, cmi=cmi), real)
+    both = slots.spread(again, replace(evidence, cmi=cmi), problem.breadth)
     second = both.cmi
     smaller = second < cmi  # both looks must see an effect: in truth the first is never the larger one
     stderr = np.where(smaller, both.stderr, evidence.stderr)
@@ -108,7 +107,7 @@ def study(
         breadth=problem.breadth,
     )  # fmt: skip
     found = together(first, verdicts, slots.looked_at(real))
-    smallest = mixed(slots.spread(again.reported, shown, real), shown, smaller)
+    smallest = mixed(slots.spread(again.reported, shown, problem.breadth), shown, smaller)
     return Findings(reporting(found, shown, smallest), local)
 
 
