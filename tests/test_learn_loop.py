@@ -116,8 +116,11 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[list[int]]], lis
     return use
 
 
-def test_the_mask_changes_when_it_may_and_resets_the_policy(scripted: Any, tmp_path: Path) -> None:
-    settings = _settings(abstraction_from=200, abstraction_every=40, minimum_interval=100, updates_per_step=0.5)
+@pytest.mark.parametrize("catch_up", [False, True])
+def test_the_mask_changes_when_it_may_and_resets_the_policy(scripted: Any, tmp_path: Path, catch_up: bool) -> None:
+    settings = _settings(
+        abstraction_from=200, abstraction_every=40, minimum_interval=100, updates_per_step=0.5, catch_up=catch_up
+    )
     masks = [[0, 1], [0, 1], [0, 2], [0, 2], [0, 1], [0, 1], [0, 1]]
     resets = scripted(masks)
     result = learn(_plan(settings=settings, steps=460), tmp_path)
@@ -136,7 +139,8 @@ def test_the_mask_changes_when_it_may_and_resets_the_policy(scripted: Any, tmp_p
     assert [d["kept"] for d in decisions[1:] if d["changed"]] == [
         [names[0], names[1]], [names[0], names[2]], [names[0], names[1]]
     ]  # fmt: skip
-    assert resets == [(step - 4 - 100) // 2 for step in (200, 320, 440)]  # before the updates of that step
+    due = [(step - 4 - 100) // 2 for step in (200, 320, 440)]  # before the updates of that step
+    assert resets == (list(np.cumsum(due)) if catch_up else due)
     assert result["tasks"]["cross"]["kept"] == [names[0], names[1]]
     kept = {int(row["step"]): int(row["kept"]) for row in _rows(tmp_path)}
     assert kept == {200: 2, 400: 2, 460: 2}
@@ -154,7 +158,7 @@ def test_no_reset_unless_wanted_and_nothing_after_the_last_look(scripted: Any, t
 
 def test_updates_rows_and_evaluations_are_counted(scripted: Any, tmp_path: Path) -> None:
     scripted([[0]])
-    learn(_plan(settings=_settings(updates_per_step=0.3)), tmp_path)
+    learn(_plan(settings=_settings(updates_per_step=0.3, catch_up=False)), tmp_path)
     metrics = _lines(tmp_path, "metrics.jsonl")
     policy = [line for line in metrics if line["phase"] == "policy"]
     assert [line["step"] for line in policy] == [200, 400, 600]

@@ -16,13 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cbm.discovery.again import look_again
 from cbm.discovery.decide import Verdicts, above_shadows, decide
-from cbm.discovery.evidence import measure, pick_rows
+from cbm.discovery.evidence import Evidence, measure, pick_rows
 from cbm.discovery.model import Batch
 from cbm.discovery.models import build_model, numbers_per_row
 from cbm.discovery.problem import Problem, Rows
 from cbm.discovery.settings import Settings
 from cbm.discovery.stored import problem_from_tensors, problem_tensors, without_rows
+from cbm.discovery.study import refines
 from cbm.discovery.training import Trainer
 from cbm.discovery.warm import carry_over
 from cbm.errors import DataError
@@ -34,6 +36,7 @@ GROWTH = 2.0  # how many times more rows there must be for a new fit
 FIT_ROWS = 40_000  # rows that scales, knots and targets are fitted to, at most
 POOL = 40_000  # rows that one call trains on, at most
 FIRST = 3  # times as many updates in the first call, when there is nothing to go on from
+AGAIN, ENOUGH = 4, 800  # times as many updates of the networks that look again, and how many are enough for these
 SMALLEST, SHARE = 0.005, 0.05  # smallest effect in nats and as share of the strongest, while in training
 SURE = 1.0  # standard errors that an effect must exceed: to leave out a cause costs more than one too many
 WATCHED = 1000  # rows on which overfitting is watched
@@ -87,6 +90,8 @@ class Follower:
         """Rows to learn from, at the last call."""
         self.running: np.ndarray | None = None
         """(2, d, inputs) running CMI and its standard error, by the target's index; infinite where there is none."""
+        self.again: np.ndarray | None = None
+        """The same of the second look, relative to shadows."""
 
     # Learning
 
@@ -110,6 +115,8 @@ class Follower:
             for name, value in fitted.trainer.update(RATE).items():
                 total[name] = total.get(name, torch.zeros(())) + value
         self.measure(kept_out)
+        if wanted and refines(self.settings):
+            self.look_again(replace(fitted.problem, train=pool, held=kept_out), min(AGAIN * updates, ENOUGH))
         fitted.trainer.problem, fitted.trainer.watched = fitted.problem, None  # the rows can go
         return {name: float(value) / wanted for name, value in total.items()} | {"rows": float(len(train))}
 
@@ -154,30 +161,47 @@ class Follower:
                 trainer.model, rows, problem.inputs, problem.real_inputs, self.settings.evaluation_rows,
                 numbers_per_row(problem, self.settings), seed=self.calls,
             )  # fmt: skip
-        new = np.stack([found.cmi, found.stderr])
-        if self.running is None:
-            self.running = np.full((2, problem.variables, problem.inputs), np.inf)
+        self.running = self._moved(self.running, found)
+
+    def look_again(self, problem: Problem, updates: int) -> None:
+        """The same with networks of their own, for what is left of each target's inputs."""
+        found = look_again(problem, self._first(), self.settings, updates, self.seed + self.calls)
+        self.again = self._moved(self.again, found)
+
+    def _moved(self, running: np.ndarray | None, found: Evidence) -> np.ndarray:
+        """Running values after one more measurement; infinite ones, old or new, do not count."""
+        assert self.fitted is not None
+        problem, new = self.fitted.problem, np.stack([found.cmi, found.stderr])
+        result = np.full((2, problem.variables, problem.inputs), np.inf) if running is None else running.copy()
         at = [target.index for target in problem.targets]
-        old = self.running[:, at]
-        self.running[:, at] = np.where(np.isinf(old), new, self.memory * old + (1 - self.memory) * new)
+        result[:, at] = np.where(np.isinf(result[:, at]), new, self.memory * result[:, at] + (1 - self.memory) * new)
+        return result
+
+    def _first(self) -> Evidence:
+        """(K, inputs) of the model that follows, relative to its shadows."""
+        assert self.fitted is not None and self.running is not None
+        problem = self.fitted.problem
+        cmi, stderr = self.running[:, [target.index for target in problem.targets]]
+        return Evidence(above_shadows(cmi, problem.real_inputs) if self.settings.rule == "calibrated" else cmi, stderr)
 
     def verdicts(self) -> Verdicts | None:
         """(K, real inputs) decisions on the running CMI of each target; None before the first measurement."""
         if self.fitted is None or self.running is None:
             return None
-        problem, settings = self.fitted.problem, self.settings
-        real = problem.real_inputs
-        cmi, stderr = self.running[:, [target.index for target in problem.targets]]
-        if settings.rule == "calibrated":
-            cmi = above_shadows(cmi, real)
-        return decide(cmi[:, :real], stderr[:, :real], cmi[:, real:], settings, sure=SURE)
+        problem, first = self.fitted.problem, self._first()
+        real, cmi, stderr = problem.real_inputs, first.cmi, first.stderr
+        if self.again is not None:
+            again = self.again[:, [target.index for target in problem.targets]]
+            cmi, stderr = np.where(np.isinf(again), (cmi, stderr), again)
+        return decide(cmi[:, :real], stderr[:, :real], first.cmi[:, real:], self.settings, sure=SURE)
 
     # Exact resume
 
     def tensors(self) -> dict[str, Tensor]:
         result = {"calls": torch.tensor([self.calls, self.seen])}
-        if self.running is not None:
-            result["running"] = torch.tensor(self.running)
+        for name in ("running", "again"):
+            if getattr(self, name) is not None:
+                result[name] = torch.tensor(getattr(self, name))
         if self.fitted is not None:
             result["rows"] = torch.tensor(self.fitted.rows)
             parts = {"problem": problem_tensors(self.fitted.problem), "notes": self.fitted.notes}
@@ -187,7 +211,9 @@ class Follower:
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         self.calls, self.seen = (int(v) for v in tensors["calls"])
-        self.running = tensors["running"].numpy().copy() if "running" in tensors else None
+        self.running, self.again = (
+            tensors[name].numpy().copy() if name in tensors else None for name in ("running", "again")
+        )
         self.fitted = None
         if "rows" in tensors:
             problem = problem_from_tensors(under("problem", tensors))

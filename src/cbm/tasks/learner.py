@@ -39,6 +39,7 @@ class Learner:
         """For random actions, and for the rows of each update."""
         self.fleet: Fleet | None = None
         self.updates = 0
+        """Of the policy as it is: what a reset undid, and is to be made up for, does not count."""
         self.changed_at: int | None = None
         """Step of the last change of the mask; None: it has never changed since updates began."""
         self.sums: dict[str, float] = {}
@@ -97,6 +98,8 @@ class Learner:
         self.agent.set_mask(wanted)
         if self.plan.settings.reset_on_change:
             self.agent.reset()
+            if self.plan.settings.catch_up:
+                self.updates = 0  # all of them are due again
         self.changed_at = step
         return True
 

@@ -114,6 +114,9 @@ class LearnSettings:
     """Steps between checkpoints."""
     reset_on_change: bool = True
     """Whether actor and critics start anew, and learn again from the buffer, when the abstraction changes."""
+    catch_up: bool = True
+    """Whether a policy that started anew at once makes as many updates as it had made before, on the same buffer.
+    Costs time, not steps of the environment."""
     share_data: bool = True
     """Whether tasks learned at once also learn from each other's transitions."""
 
@@ -130,7 +133,7 @@ class LearnSettings:
         _number(self, "updates_per_step", low=0, open_low=True)
         _number(self, "off", low=0)
         _number(self, "on", low=self.off)
-        for name in ("reset_on_change", "share_data"):
+        for name in ("reset_on_change", "catch_up", "share_data"):
             if not isinstance(getattr(self, name), bool):
                 raise DataError(f"setting {name} must be true or false, got {getattr(self, name)!r}")
 
@@ -212,6 +215,7 @@ def _paper(world: str, task: str) -> LearnSettings:
         abstraction_until=1_000_000,
         minimum_interval=50_000,
         checkpoint_every=100_000,
+        catch_up=False,
     )
 
 

@@ -1,0 +1,41 @@
+"""A second look while data come in: fresh local networks on what the model that follows could not rule out.
+
+They know nothing of earlier data, so they are trained from the start at every call; each is small, and sees a handful
+of inputs. What is true of the second look of `study.py` holds here too, only more so: a model that has seen few rows
+uses everything that goes with a cause, and a network of its own, without all that is surely no cause, predicts better
+without such an input than with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cbm.discovery.evidence import Evidence, measure
+from cbm.discovery.local import choose_slots
+from cbm.discovery.problem import Problem
+from cbm.discovery.settings import Settings
+from cbm.discovery.study import LOCAL_RATE, build_local, most_slots
+from cbm.discovery.training import Budget, Trainer
+
+
+def look_again(problem: Problem, first: Evidence, settings: Settings, updates: int, seed: int) -> Evidence:
+    """(K, inputs) CMI given the other candidates, relative to shadows; infinite where an input was ruled out.
+
+    `first` is relative to its shadows; the problem has the rows to learn from, and to measure on.
+    """
+    rng = np.random.default_rng([seed, 9])
+    slots = choose_slots(
+        first.cmi, first.stderr, problem.real_inputs, problem.action_input, most_slots(problem), rng
+    )
+    local = build_local(problem, slots, settings, seed)
+    quicker = replace(settings, learning_rate=LOCAL_RATE * settings.learning_rate)
+    trainer = Trainer(local, problem, quicker, seed)
+    trainer.run(Budget(steps=updates), lambda _: None)
+    trainer.use_average()
+    seen = slots.inputs.shape[1] + 1
+    row_size = len(problem.targets) * (settings.knots + 8 * seen)
+    found = measure(local, problem.held, seen, seen, settings.evaluation_rows, row_size, seed=seed)
+    nowhere = Evidence(np.full_like(first.cmi, np.inf), np.full_like(first.cmi, np.inf))
+    return slots.spread(found, nowhere, problem.breadth)
