@@ -26,9 +26,7 @@ def look_again(problem: Problem, first: Evidence, settings: Settings, updates: i
     `first` is relative to its shadows; the problem has the rows to learn from, and to measure on.
     """
     rng = np.random.default_rng([seed, 9])
-    slots = choose_slots(
-        first.cmi, first.stderr, problem.real_inputs, problem.action_input, most_slots(problem), rng
-    )
+    slots = choose_slots(first.cmi, first.stderr, problem.real_inputs, problem.action_input, most_slots(problem), rng)
     local = build_local(problem, slots, settings, seed)
     quicker = replace(settings, learning_rate=LOCAL_RATE * settings.learning_rate)
     trainer = Trainer(local, problem, quicker, seed)
