@@ -27,7 +27,7 @@ from cbm.discovery.training import Budget, Trainer
 
 EPOCHS = 60  # a budget in minutes never goes through the data more often than this …
 FEWEST_UPDATES = 3000  # … or than it takes to make this many updates
-MOST_SLOTS = 1000  # candidates of all targets together that local networks look at
+MOST_SLOTS = 2400  # candidates of all targets together that local networks look at
 ALONE_SHARE = 0.8  # of the time left, for models that get no second look
 EVIDENCE_SHARE = 0.2  # of the time left, that measuring may take
 UNITS_PER_TARGET = 4  # hidden units of the trunk below which it is not the only one to look
@@ -113,7 +113,7 @@ def study(
 
 def most_slots(problem: Problem) -> int:
     """How many candidates of each target are looked at again."""
-    return int(np.clip(MOST_SLOTS // len(problem.targets), 10, 24))
+    return int(np.clip(MOST_SLOTS // len(problem.targets), 10, 48))
 
 
 def together(first: Verdicts, second: Verdicts, looked_at: np.ndarray) -> Verdicts:
