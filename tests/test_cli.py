@@ -183,6 +183,9 @@ def test_abstract(run: Run, light_run: Path, refused: Refused) -> None:
     assert code == 0 and "3 of 6 variables kept" in out and "countdown -> light -> reward cross" in out
     result = json.loads(run("abstract", light_run, "--rule", "cdl", "--json")[1])
     assert result["reward"] is None and "light" in result["dropped"]
+    result = json.loads(run("abstract", light_run, "--reward", "cross", "--at-least", 50, "--json")[1])
+    assert result["abstraction"] == ["speed", "light"], "no effect has 50 nats: the causes of the reward remain"
+    refused(run("abstract", light_run, "--reward", "cross", "--at-least", -1), "--at-least", "-1")
 
 
 def test_abstract_with_one_reward_or_none(

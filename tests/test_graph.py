@@ -65,6 +65,19 @@ def test_questions() -> None:
     assert (graph.thresholds == 0.01).all()
 
 
+def test_stronger_leaves_out_weak_effects_but_no_memory() -> None:
+    cmi = np.where(ADJACENCY, 0.3, 0.001)
+    cmi[1, 0], cmi[1, 1] = 0.02, 0.02  # the hand moves the block a little; the block stays where it is
+    graph = make_graph(cmi=cmi)
+    strong = graph.stronger(0.03)
+    assert strong.parents("block_x") == ("block_x",) and strong.parents("hand_x") == ("hand_x", "action")
+    assert strong.abstraction("push") == ("block_x",)
+    assert strong.verdict[1, 0] == "none" and strong.thresholds[1, 0] == 0.03 and strong.thresholds[1, 1] == 0.01
+    assert graph.parents("block_x") == ("hand_x", "block_x")
+    for same in (graph.stronger(0.0), graph.stronger(0.02)):
+        assert (same.adjacency == graph.adjacency).all() and same.abstraction("push") == ("hand_x", "block_x")
+
+
 @pytest.mark.parametrize(
     ("ask", "message"),
     [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,19 @@ class CausalGraph:
 
     def __len__(self) -> int:
         return len(self.variables)
+
+    def stronger(self, nats: float) -> CausalGraph:
+        """The same without effects of fewer nats; what a variable does to its own future stays.
+
+        A state that follows from it is smaller, and loses what those effects say.
+        """
+        weak = (self.cmi < nats) & ~np.eye(len(self), len(self) + 1, dtype=bool)
+        return replace(
+            self,
+            adjacency=self.adjacency & ~weak,
+            verdict=np.where(weak, "none", self.verdict),
+            thresholds=np.where(weak, np.maximum(self.thresholds, nats), self.thresholds),
+        )
 
     # Questions
 

@@ -29,14 +29,17 @@ class FrozenDynamics:
         self._graph = graph
 
     @classmethod
-    def load(cls, run: str | os.PathLike[str], factors: Factors) -> FrozenDynamics:
-        """From a run directory or a graph.json, whose variables must be those of the world."""
+    def load(cls, run: str | os.PathLike[str], factors: Factors, weakest: float = 0.0) -> FrozenDynamics:
+        """From a run directory or a graph.json, whose variables must be those of the world.
+
+        Effects of one variable on another of fewer than `weakest` nats are left out.
+        """
         graph = CausalGraph.load(run)
         try:
             check_same_names(graph.variables, factors.names)
         except DataError as error:
             raise DataError(f"{run}: {error}") from None
-        return cls(graph)
+        return cls(graph.stronger(weakest))
 
     def graph(self) -> CausalGraph:
         return self._graph
@@ -57,8 +60,15 @@ class JointDynamics:
     frozen = False
 
     def __init__(
-        self, factors: Factors, settings: Settings | None = None, seed: int = 0, on: float = 1.0, off: float = 0.6
+        self,
+        factors: Factors,
+        settings: Settings | None = None,
+        seed: int = 0,
+        on: float = 1.0,
+        off: float = 0.6,
+        weakest: float = 0.0,
     ):
+        self.weakest = np.where(np.eye(len(factors), len(factors) + 1, dtype=bool), 0.0, weakest)
         self.online = OnlineDiscovery(None, settings or joint_settings(), seed, factors=factors)
         self.settled = Settle(on, off)
 
@@ -66,7 +76,7 @@ class JointDynamics:
         numbers = self.online.learn(experience.transitions(False), experience.transitions(True), updates)
         found = self.online.graph()
         before = self.settled.chosen
-        after = self.settled.move(found.cmi, found.thresholds)
+        after = self.settled.move(found.cmi, np.maximum(found.thresholds, self.weakest))
         changed = after.size if before is None else int((after != before).sum())
         return numbers | {"edges": float(after.sum()), "changed": float(changed)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,13 +35,17 @@ class Options:
     rule: Rule = "cbm"
     """cbm: the causes of the reward, and their causes.
     cdl: what the action can influence, and what influences that; the same for every reward."""
+    at_least: float = 0.0
+    """Leave out effects of one variable on another of fewer nats: a smaller state, which loses a little."""
     json: Flag = False
     """Print {"reward", "rule", "abstraction", "kept", "dropped"}."""
 
 
 def main(arguments: list[str]) -> None:
     options = parse(Options, arguments, "abstract")
-    graph = CausalGraph.load(options.run)
+    if not 0 <= options.at_least < math.inf:
+        raise DataError(f"--at-least must be a number of nats, 0 or more, got {options.at_least:g}")
+    graph = CausalGraph.load(options.run).stronger(options.at_least)
     explanation = explain(graph, _reward(graph, options), options.rule)
     if options.json:
         print_json(explanation.to_json())

@@ -19,6 +19,8 @@ from cbm.discovery.settings import Settings
 from cbm.discovery.study import LOCAL_RATE, build_local, most_slots
 from cbm.discovery.training import Budget, Trainer
 
+MOST = 24  # candidates of a target: what ranks behind so many others is no cause that could be told yet
+
 
 def look_again(problem: Problem, first: Evidence, settings: Settings, updates: int, seed: int) -> Evidence:
     """(K, inputs) CMI given the other candidates, relative to shadows; infinite where an input was ruled out.
@@ -26,7 +28,9 @@ def look_again(problem: Problem, first: Evidence, settings: Settings, updates: i
     `first` is relative to its shadows; the problem has the rows to learn from, and to measure on.
     """
     rng = np.random.default_rng([seed, 9])
-    slots = choose_slots(first.cmi, first.stderr, problem.real_inputs, problem.action_input, most_slots(problem), rng)
+    slots = choose_slots(
+        first.cmi, first.stderr, problem.real_inputs, problem.action_input, min(MOST, most_slots(problem)), rng
+    )
     local = build_local(problem, slots, settings, seed)
     quicker = replace(settings, learning_rate=LOCAL_RATE * settings.learning_rate)
     trainer = Trainer(local, problem, quicker, seed)

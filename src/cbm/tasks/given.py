@@ -19,12 +19,13 @@ READ_A_GRAPH = ("cbm", "cdl")
 def make_dynamics(plan: Plan, arena: Arena) -> Dynamics | None:
     """Those of a run as they are; else ones to learn, for methods that read a graph; None for all others."""
     if plan.dynamics is not None:
-        return FrozenDynamics.load(plan.dynamics, arena.factors)
+        return FrozenDynamics.load(plan.dynamics, arena.factors, plan.settings.weakest_effect)
     if plan.method not in READ_A_GRAPH:
         return None
     settings = discovery_preset("debug", plan.model) if plan.preset == "debug" else joint_settings(plan.model)
     seed = derived(plan.seed, len(plan.tasks), 5)
-    return JointDynamics(arena.factors, settings, seed, plan.settings.on, plan.settings.off)
+    steady = plan.settings
+    return JointDynamics(arena.factors, settings, seed, steady.on, steady.off, steady.weakest_effect)
 
 
 def load_log(plan: Plan, arena: Arena) -> Transitions | None:

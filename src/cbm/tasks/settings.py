@@ -106,6 +106,9 @@ class LearnSettings:
     """A variable enters the abstraction when its evidence is above this multiple of the decision's threshold ..."""
     off: float = 0.6
     """... and leaves it below this multiple, so that evidence near the threshold does not make it flicker."""
+    weakest_effect: float = 0.0
+    """Effects of one variable on another of fewer nats do not count. 0: all do, and the abstraction loses nothing;
+    more: it gets smaller, and loses what rarely matters."""
     model_updates: int = 400
     """Updates of the reward model, or of the partition, per update of the abstraction."""
     dynamics_updates: int = 400
@@ -133,6 +136,7 @@ class LearnSettings:
         _number(self, "updates_per_step", low=0, open_low=True)
         _number(self, "off", low=0)
         _number(self, "on", low=self.off)
+        _number(self, "weakest_effect", low=0)
         for name in ("reset_on_change", "catch_up", "share_data"):
             if not isinstance(getattr(self, name), bool):
                 raise DataError(f"setting {name} must be true or false, got {getattr(self, name)!r}")
@@ -168,8 +172,8 @@ def preset(name: Preset, world: str = "", task: str = "") -> LearnSettings:
 
 
 def _laptop(world: str) -> LearnSettings:
-    if world in ("block", "tool"):
-        return LearnSettings(demonstrations=100)
+    if world in ("block", "tool"):  # that things may push each other is true, and seldom of use
+        return LearnSettings(demonstrations=100, weakest_effect=0.03)
     if world == "contact":  # episodes of 50 steps, learned within 20 k: the abstraction must settle before that
         return LearnSettings(
             sac=SacSettings(learning_rate=1e-3, gamma=0.95),
@@ -179,9 +183,15 @@ def _laptop(world: str) -> LearnSettings:
             abstraction_every=4_000,
             minimum_interval=4_000,
         )
-    if world in ("cheetah", "walker"):  # episodes of 1000 steps: look further ahead
+    if world in ("cheetah", "walker"):  # episodes of 1000 steps: look further ahead, and decide less often
         return LearnSettings(
-            sac=SacSettings(gamma=0.99, alpha_start=0.1), warm_up=8_000, evaluate_every=20_000, episodes=10
+            sac=SacSettings(gamma=0.99, alpha_start=0.1),
+            warm_up=8_000,
+            evaluate_every=20_000,
+            episodes=10,
+            abstraction_from=20_000,
+            abstraction_every=20_000,
+            minimum_interval=20_000,
         )
     return LearnSettings()
 
@@ -216,6 +226,7 @@ def _paper(world: str, task: str) -> LearnSettings:
         minimum_interval=50_000,
         checkpoint_every=100_000,
         catch_up=False,
+        weakest_effect=0.02,
     )
 
 
