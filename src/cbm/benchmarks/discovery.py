@@ -5,8 +5,6 @@ Rows of the CSV are written as they are finished; the same command again goes on
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +18,7 @@ from rich.table import Table
 from cbm.abstraction.rules import cbm_abstraction
 from cbm.benchmarks.baselines import Baseline, best_threshold_f1, boosted_trees, linear
 from cbm.benchmarks.logs import LOGS
-from cbm.benchmarks.store import Columns, Row, Store
+from cbm.benchmarks.store import Columns, Row, Store, command
 from cbm.benchmarks.systems import sparse_nonlinear
 from cbm.discovery.discover import discover
 from cbm.discovery.settings import ModelName, Settings, preset
@@ -87,7 +85,7 @@ def main(options: Options) -> dict[str, Any]:
     for world in options.worlds:
         table = _table(f"{world}, mean over the seeds", [mean for mean in means if mean["world"] == world])
         console.print(table)
-    return {"command": shlex.join(sys.argv), "rows": rows, "means": means}
+    return {"command": command(), "rows": rows, "means": means}
 
 
 def make_data(world: WorldName, seed: int, transitions: int) -> Transitions:

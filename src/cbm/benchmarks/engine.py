@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shlex
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from rich.table import Table
 from torch import Tensor
 
 from cbm.benchmarks.literal import Literal
+from cbm.benchmarks.store import command
 from cbm.benchmarks.systems import sparse_nonlinear
 from cbm.discovery.evidence import measure
 from cbm.discovery.model import Batch
@@ -72,7 +72,7 @@ def main(options: Options) -> dict[str, Any]:
     """All three measurements, as tables on the terminal and as numbers."""
     plan, console = (QUICK if options.quick else FULL), Console()
     result: dict[str, Any] = {
-        "command": shlex.join(sys.argv), "threads": torch.get_num_threads(), "torch": torch.__version__,
+        "command": command(), "threads": torch.get_num_threads(), "torch": torch.__version__,
         "against_literal": against_literal(plan, options.seed),
         "against_machine": against_machine(plan, options.seed),
     }  # fmt: skip

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import shlex
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -24,6 +22,7 @@ from cbm.abstraction import denoised, tia
 from cbm.abstraction.partition import PartitionSettings
 from cbm.abstraction.partitioned import PartitionMethod
 from cbm.abstraction.rules import cbm_abstraction
+from cbm.benchmarks.store import command
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.factors import Factors
@@ -79,7 +78,7 @@ def main(options: Options) -> dict[str, Any]:
         if options.out:
             atomic_write_text(options.out, _csv(rows))
     console.print(table)
-    return {"command": shlex.join(sys.argv), "rows": rows}
+    return {"command": command(), "rows": rows}
 
 
 def measure(options: Options) -> Iterator[dict[str, Any]]:
@@ -121,7 +120,7 @@ def described(factors: Factors, kept: np.ndarray) -> str:
 
 def _csv(rows: list[dict[str, Any]]) -> str:
     text = io.StringIO()
-    text.write(f"# {shlex.join(sys.argv)}\n")
+    text.write(f"# {command()}\n")
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)

@@ -16,6 +16,11 @@ from cbm.runs import atomic_write_text
 Row = dict[str, Any]
 
 
+def command() -> str:
+    """What was typed, wherever the program is installed."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
 @dataclass(frozen=True)
 class Columns:
     """The columns of a file; all that are neither text nor whole numbers are numbers, possibly missing."""
@@ -44,7 +49,7 @@ class Store:
 
     def __init__(self, path: Path | None, columns: Columns):
         self.path, self.columns, self.rows = path, columns, list[Row]()
-        self.comment = f"# {shlex.join(sys.argv)}"
+        self.comment = f"# {command()}"
         if path and path.exists():
             lines = path.read_text(encoding="utf-8").splitlines()
             if lines and lines[0].startswith("#"):

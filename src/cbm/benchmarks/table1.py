@@ -9,8 +9,6 @@ are written as they are finished; the same command again goes on where it was st
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cbm.abstraction.rules import cbm_abstraction
-from cbm.benchmarks.store import Columns, Row, Store
+from cbm.benchmarks.store import Columns, Row, Store, command
 from cbm.discovery.discover import discover
 from cbm.discovery.settings import preset
 from cbm.envs.collect import collect
@@ -94,7 +92,7 @@ def main(options: Options) -> dict[str, Any]:
                 rows += _one(name, world, model, seed, options, store, console)
     means = _means(rows)
     console.print(_table(means))
-    return {"command": shlex.join(sys.argv), "rows": rows, "means": means, "published": _published()}
+    return {"command": command(), "rows": rows, "means": means, "published": _published()}
 
 
 def _one(

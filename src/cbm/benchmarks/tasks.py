@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from cbm.benchmarks.store import Columns, Row, Store
+from cbm.benchmarks.store import Columns, Row, Store, command
 from cbm.errors import DataError
 from cbm.report.statistics import area_under_curve, steps_to, value_at
 from cbm.tasks.settings import METHODS
@@ -101,7 +101,7 @@ def main(options: Options) -> dict[str, Any]:
             rows.append(row)
     means = _means(rows)
     console.print(_table(means))
-    return {"command": shlex.join(sys.argv), "rows": rows, "means": means}
+    return {"command": command(), "rows": rows, "means": means}
 
 
 def _row(options: Options, task: str, method: str, seed: int) -> Row:

@@ -15,7 +15,6 @@ import importlib.metadata
 import io
 import json
 import os
-import shlex
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from cbm.benchmarks.store import command
 from cbm.errors import DataError
 from cbm.runs import atomic_write_text
 
@@ -175,7 +175,7 @@ def main(options: Options) -> dict[str, Any]:
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "the measurement died")
     rows = json.loads(done.stdout.splitlines()[-1])
-    result = {"command": shlex.join(sys.argv), "versions": _versions(), "rows": rows}
+    result = {"command": command(), "versions": _versions(), "rows": rows}
     Console().print(_table(rows))
     for row in rows:
         if row["note"]:
