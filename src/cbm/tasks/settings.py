@@ -173,7 +173,7 @@ def preset(name: Preset, world: str = "", task: str = "") -> LearnSettings:
 
 def _laptop(world: str) -> LearnSettings:
     if world in ("block", "tool"):  # that things may push each other is true, and seldom of use
-        return LearnSettings(demonstrations=100, weakest_effect=0.03)
+        return LearnSettings(demonstrations=100, weakest_effect=0.06, abstraction_every=10_000)
     if world == "contact":  # episodes of 50 steps, learned within 20 k: the abstraction must settle before that
         return LearnSettings(
             sac=SacSettings(learning_rate=1e-3, gamma=0.95),
