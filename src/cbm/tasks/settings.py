@@ -190,8 +190,7 @@ def _laptop(world: str) -> LearnSettings:
             evaluate_every=20_000,
             episodes=10,
             abstraction_from=20_000,
-            abstraction_every=20_000,
-            minimum_interval=20_000,
+            abstraction_every=40_000,
         )
     return LearnSettings()
 
