@@ -74,6 +74,8 @@ def test_stronger_leaves_out_weak_effects_but_no_memory() -> None:
     assert strong.abstraction("push") == ("block_x",)
     assert strong.verdict[1, 0] == "none" and strong.thresholds[1, 0] == 0.03 and strong.thresholds[1, 1] == 0.01
     assert graph.parents("block_x") == ("hand_x", "block_x")
+    demanded = make_graph(cmi=np.where(ADJACENCY, -0.001, 0.0))  # by knowledge: the data do not show them
+    assert (demanded.stronger(0.0).adjacency == ADJACENCY).all()
     for same in (graph.stronger(0.0), graph.stronger(0.02)):
         assert (same.adjacency == graph.adjacency).all() and same.abstraction("push") == ("hand_x", "block_x")
 

@@ -124,8 +124,11 @@ class CausalGraph:
     def stronger(self, nats: float) -> CausalGraph:
         """The same without effects of fewer nats; what a variable does to its own future stays.
 
-        A state that follows from it is smaller, and loses what those effects say.
+        A state that follows from it is smaller, and loses what those effects say. Zero: the graph as it is, with edges
+        that knowledge demands and the data do not show.
         """
+        if nats <= 0:
+            return self
         weak = (self.cmi < nats) & ~np.eye(len(self), len(self) + 1, dtype=bool)
         return replace(
             self,

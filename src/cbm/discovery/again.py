@@ -8,18 +8,16 @@ without such an input than with it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from cbm.discovery.evidence import Evidence, measure
+from cbm.discovery.evidence import Evidence
 from cbm.discovery.local import choose_slots
 from cbm.discovery.problem import Problem
 from cbm.discovery.settings import Settings
-from cbm.discovery.study import LOCAL_RATE, build_local, most_slots
-from cbm.discovery.training import Budget, Trainer
+from cbm.discovery.study import build_local, local_trainer, measure_local, most_slots
+from cbm.discovery.training import Budget
 
-MOST = 24  # candidates of a target: what ranks behind so many others is no cause that could be told yet
+MOST = 24  # candidates of a target; on what ranks behind so many others the first look decides
 
 
 def look_again(problem: Problem, first: Evidence, settings: Settings, updates: int, seed: int) -> Evidence:
@@ -32,12 +30,9 @@ def look_again(problem: Problem, first: Evidence, settings: Settings, updates: i
         first.cmi, first.stderr, problem.real_inputs, problem.action_input, min(MOST, most_slots(problem)), rng
     )
     local = build_local(problem, slots, settings, seed)
-    quicker = replace(settings, learning_rate=LOCAL_RATE * settings.learning_rate)
-    trainer = Trainer(local, problem, quicker, seed)
+    trainer = local_trainer(local, problem, settings, seed)
     trainer.run(Budget(steps=updates), lambda _: None)
     trainer.use_average()
-    seen = slots.inputs.shape[1] + 1
-    row_size = len(problem.targets) * (settings.knots + 8 * seen)
-    found = measure(local, problem.held, seen, seen, settings.evaluation_rows, row_size, seed=seed)
+    found = measure_local(local, slots, problem, settings, seed=seed)
     nowhere = Evidence(np.full_like(first.cmi, np.inf), np.full_like(first.cmi, np.inf))
     return slots.spread(found, nowhere, problem.breadth)

@@ -169,7 +169,7 @@ class Follower:
         self.again = self._moved(self.again, found)
 
     def _moved(self, running: np.ndarray | None, found: Evidence) -> np.ndarray:
-        """Running values after one more measurement; infinite ones, old or new, do not count."""
+        """Running values after one more measurement; what was infinite begins with it, what is now becomes unknown."""
         assert self.fitted is not None
         problem, new = self.fitted.problem, np.stack([found.cmi, found.stderr])
         result = np.full((2, problem.variables, problem.inputs), np.inf) if running is None else running.copy()

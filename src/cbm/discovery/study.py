@@ -242,14 +242,8 @@ def _local_evidence(
         restore_parameters(local, name, checkpoint)
     else:
         budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))
-        quicker = replace(settings, learning_rate=LOCAL_RATE * settings.learning_rate)
-        train(name, Trainer(local, problem, quicker, seed), budget, checkpoint, report)
-        slots_and_action = slots.inputs.shape[1] + 1
-        row_size = len(problem.targets) * (settings.knots + 8 * slots_and_action)
-        found = measure(
-            local, problem.held, slots_and_action, slots_and_action, settings.evaluation_rows, row_size,
-            until=clock.until(EVIDENCE_SHARE),
-        )  # fmt: skip
+        train(name, local_trainer(local, problem, settings, seed), budget, checkpoint, report)
+        found = measure_local(local, slots, problem, settings, until=clock.until(EVIDENCE_SHARE))
         checkpoint.keep(**_arrays(name, found), **named_parameters(local, name))
     return local, _kept(checkpoint, name)
 
@@ -258,6 +252,19 @@ def build_local(problem: Problem, slots: Slots, settings: Settings, seed: int) -
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Local(problem, slots, settings)
+
+
+def local_trainer(local: Local, problem: Problem, settings: Settings, seed: int) -> Trainer:
+    return Trainer(local, problem, replace(settings, learning_rate=LOCAL_RATE * settings.learning_rate), seed)
+
+
+def measure_local(
+    local: Local, slots: Slots, problem: Problem, settings: Settings, seed: int = 0, until: float | None = None
+) -> Evidence:
+    """(K, slots and the action last) on the held-out rows."""
+    seen = slots.inputs.shape[1] + 1
+    row_size = len(problem.targets) * (settings.knots + 8 * seen)
+    return measure(local, problem.held, seen, seen, settings.evaluation_rows, row_size, seed=seed, until=until)
 
 
 def named_parameters(model: MaskedModel, name: str) -> dict[str, Any]:
