@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cbm.discovery.discover import discover
+from cbm.discovery.last_action import with_last_action
 from cbm.discovery.settings import ModelName, Settings, preset
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
@@ -315,3 +316,21 @@ def test_directory_of_another_call_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=named):
             discover(other, steps=steps, settings=chosen, seed=seed, run=tmp_path)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_a_copy_of_the_last_action_is_no_cause_of_what_that_action_still_moves() -> None:
+    """A push acts one step late. Only `shown` tells of it, unless models see the last action themselves."""
+
+    def step(s: np.ndarray, a: np.ndarray, rng: Rng) -> list[np.ndarray]:
+        late = s[:, 2]
+        return [0.9 * s[:, 0] + late + 0.1 * rng.normal(size=len(s)), a[:, 0] - a[:, 1], a[:, 0] - a[:, 1]]
+
+    whole = _simulate(step, np.zeros((100, 3)), "place shown push", {"place": "place A", "shown": "A", "push": "A"})
+    assert whole.truth is not None
+    data = replace(
+        whole, obs=whole.obs[:, :2], next_obs=whole.next_obs[:, :2], truth=whole.truth[:2, [0, 1, 3]],
+        factors=Factors(whole.factors.variables[:2], whole.factors.action_names),
+    )  # fmt: skip
+    late = discover(data, steps=600, settings=SMALL).adjacency[0]
+    assert late.tolist() == [True, True, False]  # without it, what is shown is all that there is
+    _assert_graph(discover(with_last_action(data), steps=600, settings=SMALL), data.truth)

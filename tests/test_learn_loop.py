@@ -146,6 +146,16 @@ def test_the_mask_changes_when_it_may_and_resets_the_policy(scripted: Any, tmp_p
     assert kept == {200: 2, 400: 2, 460: 2}
 
 
+@pytest.mark.parametrize("fresh_start", [False, True])
+def test_every_policy_starts_anew_once(scripted: Any, tmp_path: Path, fresh_start: bool) -> None:
+    """Also that of a method which keeps what it kept."""
+    settings = _settings(abstraction_from=200, abstraction_every=40, updates_per_step=0.5, fresh_start=fresh_start)
+    resets = scripted([list(range(D))])
+    learn(_plan(settings=settings, steps=400), tmp_path)
+    assert resets == ([(200 - 4 - 100) // 2] if fresh_start else [])
+    assert not any(line["changed"] for line in _lines(tmp_path, "abstraction.jsonl"))
+
+
 def test_no_reset_unless_wanted_and_nothing_after_the_last_look(scripted: Any, tmp_path: Path) -> None:
     settings = _settings(
         abstraction_from=200, abstraction_every=40, minimum_interval=0, abstraction_until=300, reset_on_change=False

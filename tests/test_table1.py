@@ -71,6 +71,22 @@ def test_rows_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert {row["truth"]: row["series"] for row in first["rows"]} == {"physical": 1.0, "paper": 1.0}
 
 
+def test_rows_with_the_last_action_are_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, widths = make_world("tool"), []
+
+    def fake(data: Any, **options: Any) -> CausalGraph:
+        widths.append((data.action.shape[1], options["run"].name))
+        return _graph(world.truth, world.factors.names)
+
+    monkeypatch.setattr(table1, "discover", fake)
+    options = table1.Options(
+        worlds=("tool",), models=("implicit",), quick=True, out=tmp_path / "t.csv", runs=tmp_path / "runs"
+    )
+    rows = [row for last in (False, True) for row in table1.main(replace(options, last_action=last))["rows"]]
+    assert widths == [(4, "tool-implicit-0-0"), (8, "tool-implicit-0-last-0")]
+    assert [row["last_action"] for row in rows] == [0] * 4 + [1] * 4
+
+
 def test_the_published_rule_is_a_threshold() -> None:
     world = make_world("block")
     weak = replace(_graph(world.truth, world.factors.names), cmi=np.where(world.truth, 0.019, 0.0))

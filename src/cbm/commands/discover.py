@@ -22,6 +22,7 @@ from cbm.commands.arguments import (
 from cbm.commands.console import Stages, print_json, show
 from cbm.commands.places import check_run, made_directory
 from cbm.commands.results import result_json, show_result
+from cbm.discovery.last_action import with_last_action
 from cbm.discovery.settings import ModelName, Preset, Settings, preset
 from cbm.errors import DataError
 from cbm.knowledge import Knowledge
@@ -80,6 +81,9 @@ class Options:
     """The threshold, in nats; with the calibrated rule, the highest that a cell can get. Left out: 0.02."""
     reward_inputs: Literal["next-state", "state-action"] = "next-state"
     """What a reward may depend on: the state after the step, or the state before it and the action."""
+    last_action: Flag = False
+    """Let models see the action before, too. For logs that do not show all of the state (velocities, forces, delays):
+    a variable that only repeats what was last done is then no cause. The column "action" stands for both."""
     allow_constant: Flag = False
     """Accept variables, rewards and actions that never change. Left out: they are taken for a mistake."""
     threads: MaybeInt = None
@@ -177,9 +181,13 @@ def _settings(options: Options) -> Settings:
 
 def _load(options: Options) -> Transitions:
     try:
-        return Transitions.load(options.data, allow_constant=options.allow_constant)
+        data = Transitions.load(options.data, allow_constant=options.allow_constant)
     except DataError as error:
         raise DataError(str(error).replace("set allow_constant", "pass --allow-constant")) from None
+    try:
+        return with_last_action(data) if options.last_action else data
+    except DataError as error:
+        raise DataError(f"{options.data}: {error}") from None
 
 
 def _knowledge(options: Options, data: Transitions) -> Knowledge | None:

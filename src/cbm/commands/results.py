@@ -9,6 +9,7 @@ import numpy as np
 
 from cbm.abstraction.rules import cbm_abstraction
 from cbm.commands.console import duration, heading, listed, plural, show, wrapped
+from cbm.discovery.last_action import repetitions
 from cbm.graph import CausalGraph
 from cbm.scores import Score
 from cbm.transitions import Transitions
@@ -47,6 +48,7 @@ def show_result(graph: CausalGraph, data: Transitions, run: Path) -> None:
     if score is not None:
         show("against the true graph that came with the log:")
         show("\n".join(wrapped(line, "  ", " " * 11) for line in score.table(6).splitlines()))
+    _show_repetitions(graph, data)
     show()
     show(f"{graph.model} model, {graph.transitions:,} transitions of {len(graph)} variables, {duration(graph.seconds)}")
     show(f"graph   {run / 'graph.json'}")
@@ -54,6 +56,17 @@ def show_result(graph: CausalGraph, data: Transitions, run: Path) -> None:
     if graph.rewards:
         reward = f" --reward {next(iter(graph.rewards))}" if len(graph.rewards) > 1 else ""
         show(f"why     cbm abstract {run}{reward}")
+
+
+def _show_repetitions(graph: CausalGraph, data: Transitions) -> None:
+    """A cause that only shows the last action may stand for something that the log does not show."""
+    effects = graph.adjacency[:, : len(graph)] & ~np.eye(len(graph), dtype=bool)
+    causes = graph.names_of(repetitions(data) & effects.any(0))
+    if causes:
+        taken = "taken for causes, but they show" if len(causes) > 1 else "taken for a cause, but it shows"
+        note = f"{', '.join(causes)}: {taken} nothing more than the last action"
+        show()
+        show(wrapped(f"{note}; with --last-action only what lies beyond that counts", "  "))
 
 
 def _show_reward(graph: CausalGraph, data: Transitions, name: str) -> None:

@@ -24,7 +24,7 @@ from cbm.discovery.models import build_model, numbers_per_row
 from cbm.discovery.problem import Problem, Rows
 from cbm.discovery.settings import Settings
 from cbm.discovery.stored import problem_from_tensors, problem_tensors, without_rows
-from cbm.discovery.study import refines
+from cbm.discovery.study import confirmed, refines
 from cbm.discovery.training import Trainer
 from cbm.discovery.warm import carry_over
 from cbm.errors import DataError
@@ -189,11 +189,22 @@ class Follower:
         if self.fitted is None or self.running is None:
             return None
         problem, first = self.fitted.problem, self._first()
-        real, cmi, stderr = problem.real_inputs, first.cmi, first.stderr
-        if self.again is not None:
-            again = self.again[:, [target.index for target in problem.targets]]
-            cmi, stderr = np.where(np.isinf(again), (cmi, stderr), again)
-        return decide(cmi[:, :real], stderr[:, :real], first.cmi[:, real:], self.settings, sure=SURE)
+        real = problem.real_inputs
+        cmi, stderr, strongest = first.cmi, first.stderr, first.cmi[:, :real].max(1, initial=0.0)
+
+        def judged(cmi: np.ndarray, stderr: np.ndarray) -> Verdicts:
+            return decide(
+                cmi[:, :real], stderr[:, :real], first.cmi[:, real:], self.settings, strongest, SURE, problem.breadth
+            )
+
+        if self.again is None:
+            return judged(cmi, stderr)
+        again = self.again[:, [target.index for target in problem.targets]]
+        seen = np.isfinite(again[0])
+        strongest = np.maximum(strongest, np.where(seen, again[0], 0.0)[:, :real].max(1, initial=0.0))
+        cmi, stderr = np.where(seen & (again[0] < cmi), again, (cmi, stderr))  # both looks must see an effect
+        trusted = confirmed(judged(first.cmi, first.stderr).edge, judged(cmi, stderr).edge, seen[:, :real])
+        return judged(np.where(seen | trusted, cmi, np.minimum(cmi, 0.0)), stderr)
 
     # Exact resume
 

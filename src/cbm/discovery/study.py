@@ -122,8 +122,7 @@ def together(first: Verdicts, second: Verdicts, looked_at: np.ndarray) -> Verdic
     Cells left out were weaker at the first look than all that were looked at again. Its verdict on them counts if of
     what it took for this target's causes the second look has confirmed a good part.
     """
-    claimed, confirmed = ((v.edge & looked_at).sum(1, keepdims=True) for v in (first, second))
-    implied = ~looked_at & (confirmed < CONFIRMED * claimed)
+    implied = ~looked_at & ~confirmed(first.edge, second.edge, looked_at)
     beyond = np.where(implied, np.maximum(first.thresholds, first.cmi), first.thresholds)
     return Verdicts(
         cmi=np.where(looked_at & ~second.edge, second.cmi, first.cmi),
@@ -132,6 +131,12 @@ def together(first: Verdicts, second: Verdicts, looked_at: np.ndarray) -> Verdic
         edge=np.where(looked_at, second.edge, first.edge & ~implied),
         verdict=np.where(looked_at, second.verdict, np.where(implied, "none", first.verdict)),
     )
+
+
+def confirmed(first: np.ndarray, second: np.ndarray, looked_at: np.ndarray) -> np.ndarray:
+    """(K, 1): whether the second look found a good part of those edges of the first that it looked at."""
+    claimed, found = ((edge & looked_at).sum(1, keepdims=True) for edge in (first, second))
+    return np.asarray(found >= CONFIRMED * claimed)
 
 
 def reporting(found: Verdicts, edges: Evidence, others: Evidence) -> Verdicts:

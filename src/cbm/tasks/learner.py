@@ -40,6 +40,8 @@ class Learner:
         self.fleet: Fleet | None = None
         self.updates = 0
         """Of the policy as it is: what a reset undid, and is to be made up for, does not count."""
+        self.decided = False
+        """Whether there has been an update of the abstraction."""
         self.changed_at: int | None = None
         """Step of the last change of the mask; None: it has never changed since updates began."""
         self.sums: dict[str, float] = {}
@@ -91,17 +93,18 @@ class Learner:
 
     def choose(self, step: int) -> bool:
         """Take up the method's mask, unless the present one is too young; whether it changed."""
-        wanted = self.method.mask()
-        interval = self.plan.settings.minimum_interval
-        if (wanted == self.agent.mask).all() or (self.changed_at is not None and step - self.changed_at < interval):
-            return False
-        self.agent.set_mask(wanted)
-        if self.plan.settings.reset_on_change:
+        settings, wanted = self.plan.settings, self.method.mask()
+        young = self.changed_at is not None and step - self.changed_at < settings.minimum_interval
+        changed = not young and bool((wanted != self.agent.mask).any())
+        first, self.decided = not self.decided, True
+        if changed:
+            self.agent.set_mask(wanted)
+            self.changed_at = step
+        if settings.reset_on_change and (changed or (first and settings.fresh_start)):
             self.agent.reset()
-            if self.plan.settings.catch_up:
+            if settings.catch_up:
                 self.updates = 0  # all of them are due again
-        self.changed_at = step
-        return True
+        return changed
 
     def improve(self, replay: Replay, step: int) -> None:
         """As many updates of the policy as this step is due."""
@@ -146,6 +149,7 @@ class Learner:
             "rng": self.rng.bit_generator.state,
             "updates": self.updates,
             "changed_at": self.changed_at,
+            "decided": self.decided,
             "sums": self.sums,
             "latest": self.latest,
             "running": running,
@@ -156,7 +160,7 @@ class Learner:
         self.agent.restore(saved["agent"])
         self.method.restore(saved["method"])
         self.rng.bit_generator.state = saved["rng"]
-        self.updates, self.changed_at = saved["updates"], saved["changed_at"]
+        self.updates, self.changed_at, self.decided = saved["updates"], saved["changed_at"], saved["decided"]
         self.sums, self.latest = saved["sums"], saved["latest"]
         if self.fleet is not None:
             running = saved["running"]

@@ -120,6 +120,9 @@ class LearnSettings:
     catch_up: bool = True
     """Whether a policy that started anew at once makes as many updates as it had made before, on the same buffer.
     Costs time, not steps of the environment."""
+    fresh_start: bool = True
+    """Whether every policy starts anew at the first update of the abstraction, another one or not: what it learned
+    from its first data stands in its way, and methods are to be compared by what they keep. Needs `reset_on_change`."""
     share_data: bool = True
     """Whether tasks learned at once also learn from each other's transitions."""
 
@@ -137,7 +140,7 @@ class LearnSettings:
         _number(self, "off", low=0)
         _number(self, "on", low=self.off)
         _number(self, "weakest_effect", low=0)
-        for name in ("reset_on_change", "catch_up", "share_data"):
+        for name in ("reset_on_change", "catch_up", "fresh_start", "share_data"):
             if not isinstance(getattr(self, name), bool):
                 raise DataError(f"setting {name} must be true or false, got {getattr(self, name)!r}")
 
@@ -225,6 +228,7 @@ def _paper(world: str, task: str) -> LearnSettings:
         minimum_interval=50_000,
         checkpoint_every=100_000,
         catch_up=False,
+        fresh_start=False,
         weakest_effect=0.02,
     )
 

@@ -1,0 +1,65 @@
+"""Logs that do not show all of the state: what was done last tells of the rest, and so does whatever repeats it.
+
+A push that acts late, a force, a velocity that nobody measured: they are traces of the last action. A variable that
+only shows what was done last then helps to predict, although nothing depends on it. Models that see the last action
+beside the action need no such variable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cbm.errors import DataError
+from cbm.factors import Factors
+from cbm.transitions import Transitions
+
+UNEXPLAINED = 1e-3  # share of its variance that a repetition may have of its own: rounding, clipping
+SHORTEST = 20  # rows with a last action from which repetitions are told
+
+
+def with_last_action(data: Transitions) -> Transitions:
+    """The same log with the last action beside each action; variables that repeat it are blank before the step.
+
+    As an effect they stay what they are. The first row of an episode has no last action and is left out.
+    """
+    rows, before = _pairs(data)
+    if not len(rows):
+        raise DataError("no row follows another in its episode: the last action is not known for any of them")
+    names, columns = _columns(data)
+    part = data.select(rows)
+    obs = part.obs.copy()
+    obs[:, repetitions(data)] = 0.0
+    factors = Factors(data.factors.variables, (*names, *(f"last {name}" for name in names)))
+    return replace(part, obs=obs, action=np.concatenate([columns[rows], columns[before]], 1), factors=factors)
+
+
+def repetitions(data: Transitions) -> np.ndarray:
+    """(d,) booleans: variables that are a linear function of the last action, and so tell nothing beside it."""
+    rows, before = _pairs(data)
+    if len(rows) < SHORTEST:
+        return np.zeros(len(data.factors), bool)
+    obs, (_, columns) = data.obs[rows], _columns(data)
+    last = np.concatenate([columns[before], np.ones((len(rows), 1))], 1)
+    own = obs - last @ np.linalg.lstsq(last, obs, rcond=None)[0]
+    spread = obs.var(0)
+    return (own.var(0) < UNEXPLAINED * spread) & (spread > 0)
+
+
+def _pairs(data: Transitions) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that have one before them in their episode, and those rows before."""
+    order = np.argsort(data.episode, kind="stable")  # rows of one episode become neighbours
+    follows = data.episode[order[1:]] == data.episode[order[:-1]]
+    before = np.full(len(data), -1)
+    before[order[1:][follows]] = order[:-1][follows]
+    rows = np.flatnonzero(before >= 0)
+    return rows, before[rows]
+
+
+def _columns(data: Transitions) -> tuple[tuple[str, ...], np.ndarray]:
+    """The action as numbers, a choice as one indicator for each alternative, and their names."""
+    names, choices = data.factors.action_names, data.factors.discrete_actions
+    if choices is None:
+        return names, data.action
+    return tuple(f"{names[0]}={k}" for k in range(choices)), np.eye(choices)[data.action[:, 0]]
