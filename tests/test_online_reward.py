@@ -131,6 +131,23 @@ def test_no_updates_still_measure() -> None:
     assert learner.verdicts() is not None
 
 
+def test_both_looks_must_see_an_effect() -> None:
+    """What one of them imagines is no cause; what was not looked at again counts if the first look was mostly right."""
+    learner = OnlineReward("product", SMALL)
+    learner.learn(*_split(_log(1000, "product")), updates=0)
+    first = np.zeros((2, D, D + SMALL.shadows))
+    first[0, 0, :D] = 0.5, 0.5, 0.0, 0.5, 0.0, 0.4
+    again = np.full(first.shape, np.inf)
+    again[:, 0, :5] = 0.0
+    again[0, 0, :5] = 0.5, 0.5, 0.5, 0.0, 0.0
+    learner.follower.running, learner.follower.again = first, again
+    assert _parents(learner) == [0, 1, 5]
+    again[0, 0, 1] = 0.0  # one of three is confirmed: the first look is not to be trusted
+    assert _parents(learner) == [0]
+    learner.follower.again = None
+    assert _parents(learner) == [0, 1, 3, 5]
+
+
 def test_refusals() -> None:
     with pytest.raises(DataError, match="unknown reward 'prodct'; did you mean 'product'"):
         OnlineReward("prodct", SMALL).learn(*_split(_log(1000, "product")), updates=1)
