@@ -126,6 +126,16 @@ def test_a_state_that_the_simulator_cannot_step_is_told() -> None:
         world().step(broken, np.zeros((3, 4)), np.random.default_rng(0))
 
 
+def test_a_quaternion_has_length_one() -> None:
+    with pytest.raises(DataError, match=r"'mov0_qx': 5 is outside its range \[-1, 1\]"):
+        world().intervene(start(), world().factors.index("mov0_qx"), np.array([5.0]))
+    state = start()
+    world().check_hidden(state)
+    state[0, world().columns["mov1_quat"]] = 0.4
+    with pytest.raises(DataError, match="block: the quaternion of mov1 has length 0.8, not 1"):
+        world().check_hidden(state)
+
+
 def test_values_that_no_state_has_are_refused() -> None:
     with pytest.raises(DataError, match="'mov0_x'.*nan"):
         world().intervene(start(), world().factors.index("mov0_x"), np.array([np.nan]))

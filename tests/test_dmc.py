@@ -316,6 +316,24 @@ def test_an_impossible_action_is_named_and_the_world_goes_on() -> None:
     np.testing.assert_array_equal(world.step(state, np.zeros((1, 6)), rng), fine)
 
 
+def test_an_impossible_intervention_is_named_and_the_world_goes_on() -> None:
+    world = CheetahWorld()
+    rng = np.random.default_rng(0)
+    state = world.reset(1, rng)
+    with pytest.raises(DataError, match="cheetah: the state or action is impossible for the simulator"):
+        world.intervene(state, 0, np.array([1e11]))
+    after = world.step(state, np.zeros((1, 6)), rng)
+    np.testing.assert_array_equal(after, CheetahWorld().step(state, np.zeros((1, 6)), rng))
+
+
+def test_pictures_have_a_largest_size() -> None:
+    world = CheetahWorld()
+    state = world.reset(1, np.random.default_rng(0))[0]
+    assert world.render(state, 1280, 960).shape == (960, 1280, 3)
+    with pytest.raises(DataError, match="2000x100 is too large: at most 1280x960"):
+        world.render(state, 2000, 100)
+
+
 def test_a_missing_simulator_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dm_control.suite", None)
     with pytest.raises(DataError, match=r"cheetah: dm_control cannot be imported .*pip install 'cbm-rl\[mujoco\]'"):

@@ -6,13 +6,15 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
 import pytest
 from PIL import Image
 
-from cbm.commands.render import sheet
+from cbm.commands.render import durations, frame_steps, sheet
 from cbm.envs import make_world
 from cbm.envs.gym import GymWorld
 from cbm.envs.light import LIGHT, LightWorld
@@ -69,6 +71,14 @@ def test_every_few_steps(run: Run, tmp_path: Path) -> None:
     assert run("render", "light", "--steps", 10, "--every", 2, "--out", path, "--size", "40x30", "--quiet")[0] == 0
     with Image.open(path) as picture:
         assert picture.size == (160, 60)
+
+
+def test_animations_take_the_time_of_the_world() -> None:
+    """Hundredths of a second are the finest that the format has, and viewers show no more than fifty pictures."""
+    assert durations(4, 0.05) == [50, 50, 50, 50]
+    assert sum(durations(40, 0.025)) == 1000 and set(durations(40, 0.025)) == {20, 30}
+    worlds: list[Any] = [SimpleNamespace(frames_per_second=rate) for rate in (20, 40, 50, 100, 101)]
+    assert [frame_steps(world) for world in worlds] == [1, 1, 1, 2, 3]
 
 
 def test_a_picture_of_the_last_state(run: Run, refused: Refused, tmp_path: Path) -> None:
@@ -135,8 +145,12 @@ def test_gymnasium_gets_pictures() -> None:
 
 
 def test_without_a_screen_mujoco_is_told_how_to_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(name: str) -> NoReturn:
+        raise OSError(f"{name}: cannot open shared object file")
+
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.setattr("ctypes.CDLL", lambda name: None)
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
     draw_without_display()
     assert os.environ["MUJOCO_GL"] == "osmesa", "what the user has chosen stays"
@@ -144,6 +158,10 @@ def test_without_a_screen_mujoco_is_told_how_to_draw(monkeypatch: pytest.MonkeyP
     draw_without_display()
     assert os.environ["MUJOCO_GL"] == "egl"
     monkeypatch.delenv("MUJOCO_GL")
+    monkeypatch.setattr("ctypes.CDLL", refused)
+    draw_without_display()
+    assert "MUJOCO_GL" not in os.environ, "without the library worlds still work"
+    monkeypatch.setattr("ctypes.CDLL", lambda name: None)
     monkeypatch.setenv("DISPLAY", ":0")
     draw_without_display()
     assert "MUJOCO_GL" not in os.environ

@@ -168,6 +168,39 @@ def test_values_that_no_state_has(name: str, variable: str, value: float, messag
         world.intervene(state, world.factors.index(variable), np.array([0, value, 0]))
 
 
+@pytest.mark.parametrize("variable", [-1, 6, 10])
+@pytest.mark.parametrize("options", [{}, {"distractors": 2}])
+def test_variables_that_there_are_not(variable: int, options: dict[str, Any]) -> None:
+    world = make_world("light", **options)
+    state = world.reset(1, np.random.default_rng(0))
+    if variable < 0 or variable >= len(world.factors):
+        with pytest.raises(DataError, match=f"intervene: there is no variable number {variable}"):
+            world.intervene(state, variable, np.zeros(1))
+    else:
+        assert world.intervene(state, variable, np.zeros(1)).shape == state.shape
+
+
+def test_a_reset_to_a_hidden_state_that_cannot_be() -> None:
+    env = GymWorld("chemical", distractors=1)
+    env.reset(seed=0)
+    state = env.state
+    env.reset(options={"state": state})
+    state[-3] = 99  # the last target colour: two distractors stand behind it
+    with pytest.raises(DataError, match="chemical: a target colour is not a whole number from 0 to 4"):
+        env.reset(options={"state": state})
+
+
+@pytest.mark.parametrize("size", [{"width": -3}, {"height": 0}, {"width": "a"}])
+def test_pictures_of_no_size(size: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="must be a whole number >= 1"):
+        GymWorld("light", render_mode="rgb_array", **size)
+
+
+def test_too_many_distractors() -> None:
+    with pytest.raises(DataError, match="at most 5000"):
+        make_world("light", distractors=1_000_000_000)
+
+
 def test_a_reset_to_a_state_outside_the_declared_range() -> None:
     env = GymWorld("contact", **HARD)
     env.reset(seed=0)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from tyro.conf import Positional
@@ -168,7 +169,8 @@ def _show(options: Options, data: Transitions, summary: dict[str, Any]) -> None:
     if data.truth is not None and not summary["true_graph"]:
         show("A .csv file has no place for the true graph; .npz and .parquet have.")
     show(f"took  {duration(summary['seconds'])}")
-    show(f"next  cbm discover {options.out} --out runs/{options.out.stem}{_for_constants(data)}")
+    log, run = quote(str(options.out)), quote(f"runs/{options.out.stem}")
+    show(f"next  cbm discover {log} --out {run}{_for_constants(data)}")
 
 
 def _for_constants(data: Transitions) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".gif", ".png")
 LARGEST = 4096
+FASTEST = 50  # pictures in a second
 COLUMNS = 4
 """Pictures side by side on a sheet."""
 
@@ -46,7 +47,7 @@ class Options:
     steps: MaybeInt = None
     """Number of steps. Left out: an episode."""
     every: MaybeInt = None
-    """Draw only every so many steps. Left out: each step of an animation."""
+    """Draw only every so many steps. Left out: each step of an animation, but at most 50 in a second."""
     size: str = "320x240"
     """Width and height of a picture."""
     seed: int = 0
@@ -79,7 +80,7 @@ def main(arguments: list[str]) -> None:
     with Stages({"render": f"drawing {options.env}"}, options.quiet) as stages:
         frames, told = film(world, options, policy, (width, height), stages)
     with made_directory(options.out.parent):
-        _write(options, frames, world.frames_per_second)
+        _write(options.out, frames, (options.every or frame_steps(world)) / world.frames_per_second)
     summary = {"out": str(options.out), "env": options.env, "policy": policy, "seed": options.seed, "task": task}
     summary |= {"steps": told["steps"], "pictures": len(frames), "width": width, "height": height}
     summary |= {"reward": round(told["rewards"][task], 6), "success": told["success"].get(task)}
@@ -100,7 +101,7 @@ def film(
     artist = drawn(world, options.env)
     rng = np.random.default_rng(options.seed)
     steps = options.steps or world.horizon
-    every = options.every or (1 if options.out.suffix.lower() == ".gif" else steps)
+    every = options.every or (frame_steps(world) if options.out.suffix.lower() == ".gif" else steps)
     if every > steps:
         raise DataError(f"--every {every}: there are only {plural(steps, 'step')}")
     state = world.reset(1, rng)
@@ -120,19 +121,31 @@ def film(
     return frames, {"steps": steps, "rewards": rewards, "success": success}
 
 
-def _write(options: Options, frames: list[np.ndarray], per_second: int) -> None:
+def frame_steps(world: World) -> int:
+    """Steps from one picture of an animation to the next: viewers slow down what has more than 50 in a second."""
+    return -(-world.frames_per_second // FASTEST)
+
+
+def durations(pictures: int, seconds: float) -> list[int]:
+    """Milliseconds of each picture. The format has hundredths of a second: short and long ones make up the mean."""
+    ends = np.round(100 * seconds * np.arange(pictures + 1))
+    return [max(20, 10 * int(duration)) for duration in np.diff(ends)]
+
+
+def _write(out: Path, frames: list[np.ndarray], seconds: float) -> None:
+    """`seconds` is the time of the world from one picture to the next."""
     from PIL import Image
 
     from cbm.runs import atomic_write_bytes
 
     data = io.BytesIO()
-    if options.out.suffix.lower() == ".gif":
+    if out.suffix.lower() == ".gif":
         pictures = [Image.fromarray(frame) for frame in frames]
-        shown = max(20, round(1000 * (options.every or 1) / per_second))  # viewers slow down what is faster than 50 Hz
+        shown = durations(len(frames), seconds)
         pictures[0].save(data, "GIF", save_all=True, append_images=pictures[1:], duration=shown, loop=0)
     else:
         Image.fromarray(sheet(frames)).save(data, "PNG")
-    atomic_write_bytes(options.out, data.getvalue())
+    atomic_write_bytes(out, data.getvalue())
 
 
 def sheet(frames: list[np.ndarray]) -> np.ndarray:

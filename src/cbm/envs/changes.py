@@ -130,7 +130,7 @@ class Changes:
             by_episode = squared.reshape(len(here), *self.references.shape)
             nearest = by_episode.argmin(axis=2)  # (n, episodes) the most similar state of each
             distance = np.take_along_axis(by_episode, nearest[..., None], 2)[..., 0]
-            count = min(NEIGHBOURS, distance.shape[1])
+            count = max(1, min(NEIGHBOURS, distance.shape[1] - 1))  # its own episode is none of them
             episodes = np.argpartition(distance, count - 1, axis=1)[:, :count]
             self._similar = {group: self.references[episodes, np.take_along_axis(nearest, episodes, 1)]}
         return self._similar[group]

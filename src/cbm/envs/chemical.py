@@ -172,6 +172,11 @@ class ChemicalWorld(WorldBase):
         """(n, objects) integers."""
         return state[:, len(self.factors) :].astype(np.int64)
 
+    def check_hidden(self, state: np.ndarray) -> None:
+        targets = state[:, len(self.factors) :]
+        if not np.isin(targets, np.arange(self.colours)).all():
+            raise DataError(f"chemical: a target colour is not a whole number from 0 to {self.colours - 1}")
+
     def _matching(self, state: np.ndarray) -> np.ndarray:
         """(n, objects) booleans."""
         return np.equal(self.colours_of(state), self.targets_of(state))

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from cbm.envs.world import Policy, Rng, World, check_values, whole_number
+from cbm.errors import DataError
 from cbm.factors import Factors, Variable
+
+MOST = 5000  # of each kind: a graph has a cell for every two variables
 
 
 class Distractors:
@@ -24,6 +27,8 @@ class Distractors:
     def __init__(self, world: World, n: int = 20, world_seed: int = 0):
         self.world = world
         self.n = whole_number("distractors", "distractors", n, at_least=0)
+        if self.n > MOST:
+            raise DataError(f"distractors: {self.n} of each kind are too many: at most {MOST}")
         world_seed = whole_number("distractors", "world_seed", world_seed, at_least=0)
         inputs = world.factors.discrete_actions or world.action_size
         weights = np.random.default_rng([world_seed, 20242]).normal(size=(inputs, self.n))
@@ -85,6 +90,9 @@ class Distractors:
             check_values(self.factors, self.bounds, variable, value)
             changed[:, self.world.state_size + own] = value
         return changed
+
+    def check_hidden(self, state: np.ndarray) -> None:
+        getattr(self.world, "check_hidden", lambda inner: None)(self._inner(state))
 
     def rewards(self, state: np.ndarray) -> dict[str, np.ndarray]:
         return self.world.rewards(self._inner(state))

@@ -8,17 +8,17 @@ simulator. Nothing in it is random but the start.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 
-from cbm.envs.screen import draw_without_display
+from cbm.envs.screen import check_picture, import_simulator
 from cbm.envs.waves import Waves
 from cbm.envs.world import Policy, Rng, WorldBase, check_policy, check_values
 from cbm.errors import DataError
 from cbm.factors import Factors, Variable
 
+LARGEST = (1280, 960)  # width and height of pictures
 INSTALL = "pip install 'cbm-rl[mujoco]'"
 
 
@@ -35,12 +35,12 @@ class DmcWorld(WorldBase):
     truth_rewards: dict[str, np.ndarray]
 
     def __init__(self) -> None:
-        self._mujoco = _module(self.name, "mujoco")
-        suite = _module(self.name, "dm_control.suite")
+        self._mujoco, suite = (import_simulator(name, self.name, INSTALL) for name in ("mujoco", "dm_control.suite"))
         self._random = np.random.RandomState(0)  # the kind of generator that dm_control takes; seeded at each reset
         self._env = suite.load(self.name, self.task, task_kwargs={"random": self._random})
         self._physics = self._env.physics
         self._model, self._data = self._physics.model.ptr, self._physics.data.ptr
+        self._model.vis.global_.offwidth, self._model.vis.global_.offheight = LARGEST  # dm_control's are 640 x 480
         self._substeps = round(self._env.control_timestep() / self._physics.timestep())
         parts = self._mujoco.mjtState
         self._parts = int(parts.mjSTATE_QPOS | parts.mjSTATE_QVEL | parts.mjSTATE_ACT | parts.mjSTATE_WARMSTART)
@@ -81,6 +81,7 @@ class DmcWorld(WorldBase):
     def _set(self, values: np.ndarray) -> None:
         self._mujoco.mj_setState(self._model, self._data, values, self._parts)
         self._mujoco.mj_step1(self._model, self._data)  # what follows from it, as dm_control keeps it between steps
+        self._check()
 
     def _store(self, row: np.ndarray) -> None:
         self._read(row)
@@ -114,6 +115,9 @@ class DmcWorld(WorldBase):
         if self._substeps > 1:
             self._mujoco.mj_step(model, data, self._substeps - 1)
         self._mujoco.mj_step1(model, data)
+        self._check()
+
+    def _check(self) -> None:
         if self._warnings.any():  # the simulator has started again from its resting state
             kind = self._mujoco.mjtWarning(int(np.argmax(self._warnings))).name
             self._warnings[:] = 0
@@ -149,8 +153,12 @@ class DmcWorld(WorldBase):
         return Waves(n, self.action_size, 1 / self.frames_per_second, rng, wander=name == "mixed")
 
     def render(self, state: np.ndarray, width: int, height: int) -> np.ndarray:
+        check_picture(width, height, LARGEST)
         self._load(state)
-        return np.array(self._physics.render(height, width, camera_id="side"))
+        try:
+            return np.array(self._physics.render(height, width, camera_id="side"))
+        except (RuntimeError, ImportError, AttributeError, self._mujoco.FatalError) as problem:
+            raise DataError(f"cannot draw ({problem})") from None
 
     def _joints(self) -> list[str]:
         model = self._physics.model
@@ -282,11 +290,3 @@ class _Measured:
 
 def _part(joint: str) -> str:
     return "torso" if joint.startswith("root") else joint
-
-
-def _module(world: str, name: str) -> Any:
-    draw_without_display()
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise DataError(f"{world}: {name.split('.')[0]} cannot be imported ({error}); {INSTALL}") from None

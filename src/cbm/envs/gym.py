@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 from cbm.checks import unknown_name
 from cbm.envs.registry import make_world
-from cbm.envs.world import World, check_values, drawn, yes_or_no
+from cbm.envs.world import World, check_values, drawn, whole_number, yes_or_no
 from cbm.errors import DataError
 from cbm.factors import Factors
 
@@ -70,7 +70,10 @@ class GymWorld(gymnasium.Env[Any, np.ndarray]):
             "render_modes": ["rgb_array"] if can_render else [],
             "render_fps": self.world.frames_per_second,
         }
-        self.render_mode, self.width, self.height = render_mode, width, height
+        self.render_mode = render_mode
+        self.width, self.height = (
+            whole_number("environment", name, side, at_least=1) for name, side in (("width", width), ("height", height))
+        )
         self.show_context = yes_or_no("environment", "show_context", show_context)
         self.observation_space = _observation_space(self.factors, observation, self.shown_context)
         self.action_space = _action_space(self.world)
@@ -122,6 +125,7 @@ class GymWorld(gymnasium.Env[Any, np.ndarray]):
             observed = self.world.observe(state)
             for variable in range(len(self.factors)):
                 check_values(self.factors, self.world.bounds, variable, observed[:, variable], "reset: option 'state'")
+            getattr(self.world, "check_hidden", lambda state: None)(state)
         self._state, self._steps = state, 0
         return self._observe(), self._context_info()
 

@@ -187,8 +187,11 @@ class WorldBase:
         changed[:, variable] = value
         return changed
 
+    def check_hidden(self, state: np.ndarray) -> None:
+        """Refuse states (n, S) in which something that is not observed has a value that it cannot have."""
+
     def check_settable(self, variable: int) -> None:
-        if not self.settable[variable]:
+        if 0 <= variable < len(self.factors) and not self.settable[variable]:
             raise DataError(f"variable {self.factors.names[variable]!r} follows from others and cannot be set")
 
 
@@ -202,12 +205,15 @@ def drawn(world: World, name: str = "this world") -> DrawnWorld:
 def check_values(
     factors: Factors, bounds: tuple[np.ndarray, np.ndarray], variable: int, value: np.ndarray, what: str = "intervene"
 ) -> None:
-    """Refuse values of a variable, as observed, that no state has."""
+    """Refuse values of a variable, as observed, that no state has, and variables that are none."""
+    if not 0 <= variable < len(factors):
+        raise DataError(f"{what}: there is no variable number {variable}; they are 0 to {len(factors) - 1}")
     values = np.atleast_1d(np.asarray(value, float))
     low, high = float(bounds[0][variable]), float(bounds[1][variable])
     slack = 1e-9 * max((abs(bound) for bound in (low, high) if np.isfinite(bound)), default=0.0)  # rounding
     bad = ~np.isfinite(values) | (values < low - slack) | (values > high + slack)
-    described = f"outside its range [{low:g}, {high:g}]"
+    limited = np.isfinite([low, high]).any()
+    described = f"outside its range [{low:g}, {high:g}]" if limited else "not a finite number"
     if factors.kinds[variable] in ("binary", "categorical") and not bad.any():
         bad, described = values != np.round(values), "not a whole number"
     if bad.any():

@@ -8,27 +8,22 @@ Positions are read from the joints: body positions lag behind them by one physic
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 
 from cbm.envs.manipulation.backend import FINGER_STEP, RATE, REACH, Handling, SceneSpec
 from cbm.envs.manipulation.scene import FINGER_CLOSED, FINGER_OPEN, TIMESTEP, scene_xml
-from cbm.envs.screen import draw_without_display
+from cbm.envs.screen import import_simulator
 from cbm.errors import DataError
 
+INSTALL = "pip install 'cbm-rl[mujoco]'"
 SUBSTEPS = round(1 / (RATE * TIMESTEP))
 
 
 def import_mujoco() -> Any:
-    draw_without_display()
-    try:
-        mujoco = importlib.import_module("mujoco")
-        importlib.import_module("mujoco.rollout")
-    except ImportError:
-        raise DataError("this world needs MuJoCo: pip install 'cbm-rl[mujoco]'") from None
-    return mujoco  # it has no type information
+    found = [import_simulator(name, "this world needs MuJoCo", INSTALL) for name in ("mujoco", "mujoco.rollout")]
+    return found[0]
 
 
 def _path(before: np.ndarray, after: np.ndarray) -> np.ndarray:

@@ -20,7 +20,8 @@ STACKED = TABLE + 0.04
 HEAD = (0.22, 0.08, 0.0)  # centre of the tool's head, in the frame of the tool
 HANDLES = ((0.0, 0.06, 0.045), (0.0, -0.06, 0.045))  # of the pot, in its frame
 BEFORE_PULL = np.array([0.1, -0.1, 0.0])  # where the head goes, seen from the cube, before it hooks it
-TOOL_GRASPING, TOOL_MOVING, PUSHING, CUBE_PICKING, CUBE_MOVING, POT_PICKING = range(6)
+STAGES = 6
+TOOL_GRASPING, TOOL_MOVING, PUSHING, CUBE_PICKING, CUBE_MOVING, POT_PICKING = range(STAGES)
 
 
 def near(steepness: float, distance: np.ndarray) -> np.ndarray:

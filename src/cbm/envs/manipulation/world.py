@@ -17,6 +17,7 @@ from cbm.checks import unknown_name
 from cbm.envs.manipulation.backend import RATE, TABLE, Backend, SceneSpec, Vector
 from cbm.envs.manipulation.graphs import graph, parents
 from cbm.envs.manipulation.layout import MARKERS, View, factors_of, quantities, with_component
+from cbm.envs.manipulation.tasks import STAGES
 from cbm.envs.world import Policy, Rng, WorldBase, check_policy, check_values, whole_number
 from cbm.errors import DataError
 
@@ -77,6 +78,12 @@ class ManipulationWorld(WorldBase):
         self.places = ("hand", "room", *self.spec.names, "goal", *self.more_places)
         placed = [part.name.endswith("_pos") and part.name != "finger_pos" for part, _ in self._owner]
         self.metres = np.where(placed, self._unit, np.nan)
+        self.bounds = self._limits()
+
+    def _limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """Components of a quaternion are at most 1; the rest has no limit."""
+        turned = np.array([part.name.endswith("_quat") for part, _ in self._owner])
+        return np.where(turned, -1.0, -np.inf), np.where(turned, 1.0, np.inf)
 
     # What a world of this kind adds
 
@@ -150,6 +157,17 @@ class ManipulationWorld(WorldBase):
         else:
             after[:, self.columns[quantity]] = values
         return after
+
+    def check_hidden(self, state: np.ndarray) -> None:
+        """Also what one variable alone does not show: that a quaternion has length one."""
+        view = self.view(state)
+        for name in self.spec.names:
+            length = np.linalg.norm(view[f"{name}_quat"], axis=1)
+            if (np.abs(length - 1) > 1e-6).any():
+                raise DataError(f"{self.name}: the quaternion of {name} has length {length.max():g}, not 1")
+        stage = view["stage"]
+        if not np.isin(stage, np.arange(STAGES)).all():
+            raise DataError(f"{self.name}: the stage is not a whole number from 0 to {STAGES - 1}")
 
     def events(self, state: np.ndarray) -> dict[str, np.ndarray]:
         """(n,) booleans for everything that may touch something."""
