@@ -28,6 +28,7 @@ from cbm.discovery.study import (
     Clock,
     Findings,
     Report,
+    Shares,
     named_parameters,
     restore_parameters,
     spent_in,
@@ -44,11 +45,11 @@ from cbm.transitions import Transitions
 Progress = Callable[[str, float], None]
 """Stage ("dynamics", "evidence", "rewards", "prediction") and the fraction of it that is done."""
 
-DYNAMICS_SHARE = (0.42, 0.7)  # of the time then left: trunk, second look ...
-BESIDE_REWARDS = (0.36, 0.6)  # ... and where rewards are still to come
-REWARD_SHARE = (0.5, 0.6)
+DYNAMICS_SHARE = Shares(0.42, 0.7, measuring=0.5)  # only prediction is still to come
+BESIDE_REWARDS = Shares(0.36, 0.6)
+REWARD_SHARE = Shares(0.5, 0.6)
 PREDICTION_SHARE = 0.6
-STEP_SHARES = {"dynamics": (1.0, 0.6), "rewards": (0.8, 0.5), "prediction": 0.15}
+DYNAMICS_STEPS, REWARD_STEPS, PREDICTION_STEPS = Shares(1.0, 0.6), Shares(0.8, 0.5), 0.15
 SHORTEST = 50  # transitions
 OBSERVED_EFFECT = 0.005  # nats: the smallest effect that is sought in outcomes
 
@@ -120,8 +121,8 @@ def fit(
     train_rows, held_rows = data.split(settings.held_out, seed=seed)
     dynamics = dynamics_problem(train_rows, held_rows, settings.shadows, seed, settings.differences)
     in_time = BESIDE_REWARDS if data.rewards else DYNAMICS_SHARE
-    shares = STEP_SHARES["dynamics"] if steps is not None else in_time
-    found = study("dynamics", dynamics.problem, settings, seed, clock, shares, checkpoint, report)  # type: ignore[arg-type]
+    shares = DYNAMICS_STEPS if steps is not None else in_time
+    found = study("dynamics", dynamics.problem, settings, seed, clock, shares, checkpoint, report)
     rewards = _study_rewards(train_rows, held_rows, settings, seed, clock, checkpoint, report)
     graph = assemble(
         data.factors, len(data), dynamics, found, rewards, settings, time.perf_counter() - started + earlier
@@ -161,8 +162,8 @@ def _study_rewards(
         settings = replace(settings, expected=False, smallest_effect=max(settings.smallest_effect, OBSERVED_EFFECT))
     state_action = settings.reward_inputs == "state-action"
     problem = reward_problem(train_rows, held_rows, names, settings.shadows, seed, state_action, settings.differences)
-    shares = STEP_SHARES["rewards"] if clock.steps is not None else REWARD_SHARE
-    found = study("rewards", problem, settings, seed + 2, clock, shares, checkpoint, report)  # type: ignore[arg-type]
+    shares = REWARD_STEPS if clock.steps is not None else REWARD_SHARE
+    found = study("rewards", problem, settings, seed + 2, clock, shares, checkpoint, report)
     return {"names": names, "found": found}
 
 
@@ -238,8 +239,8 @@ def _predictor(
     if checkpoint.has(f"{name}.done"):
         restore_parameters(local, name, checkpoint)
     else:
-        share = STEP_SHARES["prediction"] if clock.steps is not None else PREDICTION_SHARE
-        budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))  # type: ignore[arg-type]
+        share = PREDICTION_STEPS if clock.steps is not None else PREDICTION_SHARE
+        budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))
         train(name, Trainer(local, problem, settings, seed + 4), budget, checkpoint, report)
         checkpoint.keep(**{f"{name}.done": np.ones(1), **named_parameters(local, name)})
     return Predictor(data.factors, dynamics, local)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ EPOCHS = 60  # a budget in minutes never goes through the data more often than t
 FEWEST_UPDATES = 3000  # … or than it takes to make this many updates
 MOST_SLOTS = 2400  # candidates of all targets together that local networks look at
 ALONE_SHARE = 0.8  # of the time left, for models that get no second look
-EVIDENCE_SHARE = 0.2  # of the time left, that measuring may take
+EVIDENCE_SHARE = 0.2  # of the time left, that measuring may take at the first look
 UNITS_PER_TARGET = 4  # hidden units of the trunk below which it is not the only one to look
 WIDE_SHARE = 0.6  # of its time is enough for a trunk that is not the only one to look
 FEW_ROWS = 3.0  # divided by the root of the number of rows: share of the strongest cause by which models may err
@@ -61,6 +61,17 @@ class Clock:
         return None if self.deadline is None else now + share * max(0.0, self.deadline - now)
 
 
+class Shares(NamedTuple):
+    """Of the time (or the updates) then left."""
+
+    first: float
+    """For the model that sees everything."""
+    again: float
+    """For the networks of the second look."""
+    measuring: float = EVIDENCE_SHARE
+    """For measuring what these see; a budget of updates leaves it all the time it takes."""
+
+
 @dataclass(frozen=True)
 class Findings:
     """What is known of one problem, and the local model if there is one."""
@@ -75,7 +86,7 @@ def study(
     settings: Settings,
     seed: int,
     clock: Clock,
-    shares: tuple[float, float],
+    shares: Shares,
     checkpoint: Checkpoint,
     report: Report,
 ) -> Findings:
@@ -83,7 +94,7 @@ def study(
     if not problem.targets:
         return _nothing(problem)
     settings = replace(settings, strongest_share=max(settings.strongest_share, FEW_ROWS / len(problem.train) ** 0.5))
-    evidence = _trunk_evidence(name, problem, settings, seed, clock, shares[0], checkpoint, report)
+    evidence = _trunk_evidence(name, problem, settings, seed, clock, shares.first, checkpoint, report)
     real = problem.real_inputs
     shown, cmi = evidence.reported, evidence.cmi
     if settings.rule == "calibrated":
@@ -95,7 +106,7 @@ def study(
     rng = np.random.default_rng([seed, 9])
     slots = choose_slots(cmi, evidence.stderr, real, problem.action_input, most_slots(problem), rng)
     local, again = _local_evidence(
-        f"{name}-again", problem, slots, settings, seed + 1, clock, shares[1], checkpoint, report
+        f"{name}-again", problem, slots, settings, seed + 1, clock, shares, checkpoint, report
     )
     both = slots.spread(again, replace(evidence, cmi=cmi), problem.breadth)
     second = both.cmi
@@ -239,16 +250,16 @@ def stronger(one: Evidence, other: Evidence) -> Evidence:
 
 
 def _local_evidence(
-    name: str, problem: Problem, slots: Slots, settings: Settings, seed: int, clock: Clock, share: float,
+    name: str, problem: Problem, slots: Slots, settings: Settings, seed: int, clock: Clock, shares: Shares,
     checkpoint: Checkpoint, report: Report,
 ) -> tuple[Local, Evidence]:  # fmt: skip
     local = build_local(problem, slots, settings, seed)
     if checkpoint.has(f"{name}.cmi"):
         restore_parameters(local, name, checkpoint)
     else:
-        budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))
+        budget = clock.budget(shares.again, len(problem.train), settings.batch, spent_in(checkpoint, name))
         train(name, local_trainer(local, problem, settings, seed), budget, checkpoint, report)
-        found = measure_local(local, slots, problem, settings, until=clock.until(EVIDENCE_SHARE))
+        found = measure_local(local, slots, problem, settings, until=clock.until(shares.measuring))
         checkpoint.keep(**_arrays(name, found), **named_parameters(local, name))
     return local, _kept(checkpoint, name)
 
