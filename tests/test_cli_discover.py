@@ -67,25 +67,25 @@ def test_discover_without_truth_or_reward(run: Run, tmp_path: Path, engine: list
 def test_discover_with_the_last_action(
     run: Run, tmp_path: Path, engine: list[dict[str, Any]], saved: Saved, refused: Refused
 ) -> None:
-    episodes = np.arange(ROWS) // 10
-    path = saved("log.npz", episode=episodes)
+    episodes, states = np.arange(ROWS) // 10, np.random.default_rng(1).normal(size=(ROWS + 1, 3))
+    path = saved("log.npz", obs=states[:-1], next_obs=states[1:], episode=episodes)
     assert run("discover", path, "--out", tmp_path / "run", "--last-action")[0] == 0
     data = engine[0]["data"]
     assert len(data) == ROWS - len(set(episodes)) and data.factors.action_names[2:] == tuple(
         f"last {name}" for name in data.factors.action_names[:2]
     )
     path = saved("alone.npz", episode=np.arange(ROWS))
-    refused(run("discover", path, "--out", tmp_path / "other", "--last-action"), str(path), "no row follows another")
+    refused(run("discover", path, "--out", tmp_path / "other", "--last-action"), str(path), "no row continues another")
 
 
 def test_a_cause_that_repeats_the_last_action_is_named(
     run: Run, tmp_path: Path, engine: list[dict[str, Any]], saved: Saved
 ) -> None:
     rng = np.random.default_rng(2)
-    action, obs = rng.normal(size=(ROWS, 2)), rng.normal(size=(ROWS, 3))
-    obs[1:, 2] = action[:-1].sum(1)
+    action, states = rng.normal(size=(ROWS, 2)), rng.normal(size=(ROWS + 1, 3))
+    states[1:, 2] = action.sum(1)
     truth = np.eye(3, 4, dtype=bool)
-    log = {"obs": obs, "action": action, "episode": np.zeros(ROWS, int)}
+    log = {"obs": states[:-1], "next_obs": states[1:], "action": action, "episode": np.zeros(ROWS, int)}
     for name, causes in (("none", False), ("door", True)):
         truth[1, 2] = causes
         path = saved(f"{name}.npz", truth=truth, **log)

@@ -11,16 +11,18 @@ from cbm.factors import Factors, Variable
 from cbm.transitions import Transitions
 
 
-def numbered(episode: list[int]) -> Transitions:
-    """Rows whose state and action are their own number."""
+def numbered(episode: list[int], name: str = "go") -> Transitions:
+    """Rows whose action is their own number and whose state counts the steps of their episode."""
+    number = np.array(episode)
     row = np.arange(len(episode), dtype=float)[:, None]
-    return Transitions(row, row.copy(), row + 1, Factors((Variable("row"),), ("go",)), episode=np.array(episode))
+    step = np.array([[(number[:k] == e).sum()] for k, e in enumerate(number)], float)
+    return Transitions(step, row, step + 1, Factors((Variable("step"),), (name,)), episode=number)
 
 
 def test_the_last_action_stands_beside_the_action() -> None:
     both = with_last_action(numbered([0, 0, 0, 1, 2, 2]))
     assert both.factors.action_names == ("go", "last go")
-    assert both.action.tolist() == [[1, 0], [2, 1], [5, 4]] and both.obs[:, 0].tolist() == [1, 2, 5]
+    assert both.action.tolist() == [[1, 0], [2, 1], [5, 4]] and both.obs[:, 0].tolist() == [1, 2, 1]
     assert both.episode.tolist() == [0, 0, 2]
 
 
@@ -40,8 +42,28 @@ def test_a_choice_becomes_indicators() -> None:
 def test_single_rows_have_none() -> None:
     data = numbered([0, 1, 2])
     assert not repetitions(data).any()
-    with pytest.raises(DataError, match="no row follows another"):
+    with pytest.raises(DataError, match="no row continues another"):
         with_last_action(data)
+
+
+def test_rows_out_of_order_have_none() -> None:
+    data = numbered([0] * 6).select([0, 2, 4, 1, 3, 5])
+    with pytest.raises(DataError, match="no row continues another"):
+        with_last_action(data)
+
+
+def test_a_name_that_is_taken() -> None:
+    data = numbered([0, 0, 0, 0])
+    both = with_last_action(with_last_action(data))
+    assert both.factors.action_names == ("go", "last go", "last last go", "last last last go")
+    assert both.action.tolist() == [[2, 1, 1, 0], [3, 2, 2, 1]]
+
+
+def test_many_choices_and_few_rows_fit_anything() -> None:
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(61, 1)).cumsum(0)
+    data = Transitions(obs[:-1], np.arange(60), obs[1:], Factors((Variable("x"),), ("gear",), discrete_actions=60))
+    assert not repetitions(data).any()
 
 
 @pytest.mark.parametrize("choices", [None, 4])

@@ -151,6 +151,8 @@ def test_prediction_errors(run: Run, learned: Path, tmp_path: Path, monkeypatch:
         (["contact", "--preset", "latop"], "did you mean 'laptop'"),
         (["contact", "--set", "gama=0.9"], "did you mean 'gamma'"),
         (["contact", "--set", "gamma=2"], "gamma"),
+        (["contact", "--set", "sac.copies=2"], "unknown setting 'sac.copies'"),
+        (["contact", "--dynamics", "nowhere", "--model", "explicit"], "with the model of that run"),
         (["contact", "--set", "gamma"], "KEY=VALUE"),
         (["contact", "--steps", "2000"], "too few"),
         (["contact", "--rewards", "run"], "--dynamics"),

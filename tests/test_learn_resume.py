@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import torch
 
+from cbm.discovery.local import Local
+from cbm.discovery.training import Trainer
 from cbm.errors import DataError
 from cbm.tasks.loop import Progress, Status, learn
 from cbm.tasks.settings import SacSettings
@@ -114,6 +116,26 @@ def test_ctrl_c_saves_at_once(reference: dict[str, Path], tmp_path: Path) -> Non
     learn(plan, tmp_path, lambda status: steps.append(status.step))
     assert steps[0] == 208
     assert_same(tmp_path, reference["one"])
+
+
+def test_ctrl_c_while_the_abstraction_is_decided(
+    reference: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Models that are trained from the start at a decision do not end the turn."""
+    plan, update, asked = small_plan(**_kinds()["jointly"]), Trainer.update, [1]
+
+    def interrupted(trainer: Trainer, progress: float) -> Any:
+        if asked and isinstance(trainer.model, Local):
+            os.kill(os.getpid(), signal.SIGINT)
+            asked.clear()
+        return update(trainer, progress)
+
+    monkeypatch.setattr(Trainer, "update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        learn(plan, tmp_path)
+    assert not asked and list((tmp_path / "checkpoint").glob("*.safetensors"))
+    learn(plan, tmp_path)
+    assert_same(tmp_path, reference["jointly"])
 
 
 def test_a_damaged_checkpoint_costs_steps_but_not_the_run(

@@ -61,7 +61,7 @@ class Options:
     """What the task's reward depends on. run: as in the --dynamics run.
     learned: found while the policy learns. Left out: run with --dynamics, else learned."""
     model: MaybeText = None
-    """implicit or explicit: of what is learned beside the policy. Left out: implicit."""
+    """implicit or explicit: of what is learned beside the policy. Left out: as the --dynamics run, or implicit."""
     pretrain: MaybePath = None
     """A log that tia and denoised learn their dynamics on before the first step."""
     preset: str = "laptop"
@@ -136,6 +136,8 @@ def plan_from(options: Options) -> Plan:
     ):
         if value not in known:
             raise unknown_name(f"{name}: unknown choice", value, known)
+    if options.model is not None and options.dynamics is not None:
+        raise DataError("--model: with --dynamics RUN everything is learned with the model of that run")
     if rewards == "run" and options.dynamics is None:
         raise DataError("--rewards run: needs --dynamics RUN, whose rewards are meant")
     return Plan(
@@ -166,7 +168,7 @@ def _settings(options: Options, world: str, task: str) -> LearnSettings:
     own = {field.name for field in fields(LearnSettings)} - {"sac"}
     inner = {field.name for field in fields(SacSettings)}
     for key in changes:
-        if key.removeprefix("sac.") not in own | inner:
+        if key not in own and key.removeprefix("sac.") not in inner:
             raise unknown_name("--set: unknown setting", key, sorted(own | inner))
     sac = {key.removeprefix("sac."): value for key, value in changes.items() if key.removeprefix("sac.") in inner}
     rest = {key: value for key, value in changes.items() if key in own}

@@ -35,7 +35,8 @@ def result_json(graph: CausalGraph, data: Transitions, run: Path, already: bool)
     }
 
 
-def show_result(graph: CausalGraph, data: Transitions, run: Path) -> None:
+def show_result(graph: CausalGraph, data: Transitions, run: Path, last_action: bool = False) -> None:
+    """`last_action`: models saw it, so that what repeats it need not be named."""
     for name in graph.rewards:
         _show_reward(graph, data, name)
     if not graph.rewards:
@@ -48,7 +49,8 @@ def show_result(graph: CausalGraph, data: Transitions, run: Path) -> None:
     if score is not None:
         show("against the true graph that came with the log:")
         show("\n".join(wrapped(line, "  ", " " * 11) for line in score.table(6).splitlines()))
-    _show_repetitions(graph, data)
+    if not last_action:
+        _show_repetitions(graph, data)
     show()
     show(f"{graph.model} model, {graph.transitions:,} transitions of {len(graph)} variables, {duration(graph.seconds)}")
     show(f"graph   {run / 'graph.json'}")

@@ -13,10 +13,10 @@ import numpy as np
 
 from cbm.errors import DataError
 from cbm.factors import Factors
-from cbm.transitions import Transitions
+from cbm.transitions import SAME, Transitions
 
 UNEXPLAINED = 1e-3  # share of its variance that a repetition may have of its own: rounding, clipping
-SHORTEST = 20  # rows with a last action from which repetitions are told
+ROWS_PER_COLUMN = 10  # of the action, from which on repetitions are told: with fewer, anything can be fitted
 
 
 def with_last_action(data: Transitions) -> Transitions:
@@ -26,21 +26,24 @@ def with_last_action(data: Transitions) -> Transitions:
     """
     rows, before = _pairs(data)
     if not len(rows):
-        raise DataError("no row follows another in its episode: the last action is not known for any of them")
+        raise DataError("no row continues another of its episode: the last action is not known for any of them")
     names, columns = _columns(data)
     part = data.select(rows)
     obs = part.obs.copy()
     obs[:, repetitions(data)] = 0.0
-    factors = Factors(data.factors.variables, (*names, *(f"last {name}" for name in names)))
+    last = "last "
+    while {f"{last}{name}" for name in names} & set(names):
+        last += "last "
+    factors = Factors(data.factors.variables, (*names, *(f"{last}{name}" for name in names)))
     return replace(part, obs=obs, action=np.concatenate([columns[rows], columns[before]], 1), factors=factors)
 
 
 def repetitions(data: Transitions) -> np.ndarray:
     """(d,) booleans: variables that are a linear function of the last action, and so tell nothing beside it."""
     rows, before = _pairs(data)
-    if len(rows) < SHORTEST:
-        return np.zeros(len(data.factors), bool)
     obs, (_, columns) = data.obs[rows], _columns(data)
+    if len(rows) < ROWS_PER_COLUMN * (columns.shape[1] + 1):
+        return np.zeros(len(data.factors), bool)
     last = np.concatenate([columns[before], np.ones((len(rows), 1))], 1)
     own = obs - last @ np.linalg.lstsq(last, obs, rcond=None)[0]
     spread = obs.var(0)
@@ -48,9 +51,11 @@ def repetitions(data: Transitions) -> np.ndarray:
 
 
 def _pairs(data: Transitions) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that have one before them in their episode, and those rows before."""
+    """Rows that continue the one before them in their episode, and those rows before."""
     order = np.argsort(data.episode, kind="stable")  # rows of one episode become neighbours
-    follows = data.episode[order[1:]] == data.episode[order[:-1]]
+    after, here = data.next_obs[order[:-1]], data.obs[order[1:]]
+    same = np.abs(after - here) <= SAME * np.maximum(np.abs(after), np.abs(here))
+    follows = (data.episode[order[1:]] == data.episode[order[:-1]]) & same.all(1)
     before = np.full(len(data), -1)
     before[order[1:][follows]] = order[:-1][follows]
     rows = np.flatnonzero(before >= 0)

@@ -59,8 +59,9 @@ class Budget:
 
 @contextmanager
 def interrupt_deferred() -> Iterator[None]:
-    """Ctrl-C inside takes effect on leaving, so that no update is cut in half."""
-    if threading.current_thread() is not threading.main_thread():
+    """Ctrl-C inside takes effect on leaving, so that no update is cut in half. Who waits for it already goes on so."""
+    alone = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or not alone:
         yield
         return
     asked: list[bool] = []

@@ -24,7 +24,7 @@ def command(run: LearningRun) -> str:
     words += ["--together"] if config.get("together") is True else []
     words += ["--method", run.method]
     defaults = {"dynamics": None, "rewards": "run" if config.get("dynamics") else "learned", "model": "implicit"}
-    for key in ("dynamics", "rewards", "model", "preset", "steps"):
+    for key in ("dynamics", "pretrain", "rewards", "model", "preset", "steps"):
         value = config.get(key)
         if value is not None and value != defaults.get(key):
             words += [f"--{key}", str(value)]
