@@ -64,7 +64,9 @@ def write_run(
     for task in tasks:
         right, final = oracle_of(names, task), kept_by(method, names, task)
         masks = _masks(method, list(names), right, final, last, every, rng)
-        decisions += [{"step": step, "task": task, "kept": kept, "changed": new} for step, kept, new in masks]
+        decisions += [
+            {"step": step, "task": task, "kept": kept, "changed": new, "reset": new} for step, kept, new in masks
+        ]
         middle = TAKE_OFF[method] / 160 * steps * rng.uniform(0.85, 1.15) * (1.1 if task == "stack" else 1)
         for step in range(every, last + 1, every):
             rate = 1 / (1 + np.exp(-(step - middle) / (0.07 * steps)))

@@ -202,6 +202,9 @@ def test_a_log_to_pretrain_on(run: Run, refused: Any, tmp_path: Path) -> None:
     assert code == 0, err
     first = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
     assert first["phase"] == "pretraining" and first["task"] == "cross" and first["step"] == 0 and "dynamics" in first
+    collect(make_world("light"), 400, seed=1).save(tmp_path / "light.npz")
+    other = run(*arguments, "--pretrain", tmp_path / "light.npz", "--method-option", "width=16", "--quiet")
+    refused(other, "holds another run", "pretrain_log")
 
 
 def test_another_runs_directory(run: Run, refused: Any, learned: Path) -> None:

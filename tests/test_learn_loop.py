@@ -86,6 +86,7 @@ def test_the_mask_changes_when_it_may_and_resets_the_policy(scripted: Any, tmp_p
     resets = scripted(masks)
     result = learn(small_plan(settings=settings, steps=460), tmp_path)
     decisions = lines_of(tmp_path, "abstraction.jsonl")
+    assert [d["reset"] for d in decisions] == [d["changed"] for d in decisions]
     assert [(d["step"], d["changed"], len(d["kept"])) for d in decisions] == [
         (100, False, D),  # the end of the warm-up
         (200, True, 2),
@@ -114,7 +115,9 @@ def test_every_policy_starts_anew_once(scripted: Any, tmp_path: Path, fresh_star
     resets = scripted([list(range(D))])
     learn(small_plan(settings=settings, steps=400), tmp_path)
     assert resets == ([(200 - 4 - 100) // 2] if fresh_start else [])
-    assert not any(line["changed"] for line in lines_of(tmp_path, "abstraction.jsonl"))
+    decisions = lines_of(tmp_path, "abstraction.jsonl")
+    assert not any(line["changed"] for line in decisions)
+    assert [line["step"] for line in decisions if line["reset"]] == ([200] if fresh_start else [])
 
 
 def test_no_reset_unless_wanted_and_nothing_after_the_last_look(scripted: Any, tmp_path: Path) -> None:

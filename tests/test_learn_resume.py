@@ -92,8 +92,10 @@ def test_killed_again_and_again(kind: str, reference: dict[str, Path], tmp_path:
     for turns in (10, 35, late, 2):  # before the first checkpoint, after one, late or in the second task, ...
         with pytest.raises(Stop):
             learn(plan, tmp_path, _stop_after(turns))
+    (tmp_path / "checkpoint" / ".00000400.safetensors.1.ab.tmp").write_bytes(b"half")  # killed while it was written
     learn(plan, tmp_path)
     assert_same(tmp_path, reference[kind])
+    assert not list((tmp_path / "checkpoint").glob(".*"))
     assert (
         json.loads((tmp_path / "result.json").read_text())["tasks"]
         == (json.loads((reference[kind] / "result.json").read_text())["tasks"])

@@ -188,7 +188,7 @@ def test_masks_over_time(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", names=names)
     lines = [(2, names, False), (4, names[:2], True), (6, names[:2], False), (8, names[:1], True)]
     text = "".join(
-        json.dumps({"step": step, "task": "pick", "kept": list(kept), "changed": new}) + "\n"
+        json.dumps({"step": step, "task": "pick", "kept": list(kept), "changed": new, "reset": new}) + "\n"
         for step, kept, new in lines
     )
     (path / "abstraction.jsonl").write_text(text + '{"step": 9, "ta')  # killed while writing

@@ -68,9 +68,10 @@ def assert_same_weights(networks: Networks, which: int, stock: torch.nn.Module) 
 
 @pytest.mark.parametrize("alpha", ["auto", "schedule"])
 @pytest.mark.parametrize("grad_clip", [None, 0.5])
-def test_equal_to_stock_tianshou(alpha: AlphaName, grad_clip: float | None) -> None:
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_equal_to_stock_tianshou(alpha: AlphaName, grad_clip: float | None, layer_norm: bool) -> None:
     """Losses, actor, critics, targets and alpha over ten updates on the same weights, batches and noise."""
-    settings = replace(SETTINGS, alpha=alpha, alpha_start=0.3, grad_clip=grad_clip, tau=0.1)
+    settings = replace(SETTINGS, alpha=alpha, alpha_start=0.3, grad_clip=grad_clip, tau=0.1, layer_norm=layer_norm)
     agent = make(settings)
     agent.set_mask(np.array([True, False, True, True, False, True]))
     schedule = ScheduledAlpha(0.3, settings.alpha_finish, settings.alpha_decay, 20)

@@ -47,7 +47,8 @@ def test_the_paper_table(world: str, task: str, start: float, finish: float, dec
 def test_laptop_is_what_was_measured() -> None:
     settings = preset("laptop", "block", "pick")
     sac = settings.sac
-    assert (sac.hidden, sac.batch, sac.learning_rate, sac.gamma) == ((128, 128), 256, 3e-4, 0.98)
+    assert (sac.hidden, sac.batch, sac.learning_rate, sac.gamma) == ((128, 128), 256, 1e-3, 0.98)
+    assert sac.layer_norm
     assert (sac.alpha, sac.alpha_start, sac.target_entropy, sac.clip_inputs) == ("auto", 0.05, None, 5.0)
     assert (settings.copies, settings.updates_per_step, settings.demonstrations) == (8, 0.25, 100)
 
@@ -85,6 +86,7 @@ def test_unknown_names() -> None:
         ("alpha_start", -1.0, "alpha_start"),
         ("target_entropy", "low", "target_entropy must be a number, got 'low'"),
         ("grad_clip", 0.0, "grad_clip"),
+        ("layer_norm", 1, "layer_norm must be true or false"),
     ],
 )
 def test_agents_refuse(field: str, value: Any, message: str) -> None:

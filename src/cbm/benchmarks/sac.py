@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,9 @@ def main(options: Options) -> dict[str, Any]:
         return pendulum.main(options.seed, options.quick, options.out)
     store = Store(options.out, COLUMNS)
     rounds = 3 if options.quick else 25
-    rows = [row for width in (128, 256) for row in _measure((width, width), rounds, options.seed, store)]
+    plain = SacSettings(hidden=(128, 128))
+    agents = (plain, replace(plain, layer_norm=True), replace(plain, hidden=(256, 256)))
+    rows = [row for settings in agents for row in _measure(settings, rounds, options.seed, store)]
     table = Table(title=f"One SAC update, {VARIABLES} + {CONTEXT} inputs, one thread", title_justify="left")
     for column in ("hidden", "", "ours, ms", "Tianshou, ms", "ours / Tianshou"):
         table.add_column(column, justify="right")
@@ -76,8 +78,8 @@ def main(options: Options) -> dict[str, Any]:
     return {"updates": rows}
 
 
-def _measure(hidden: tuple[int, ...], rounds: int, seed: int, store: Store) -> list[Row]:
-    settings = SacSettings(hidden=hidden)
+def _measure(settings: SacSettings, rounds: int, seed: int, store: Store) -> list[Row]:
+    name = " x ".join(map(str, settings.hidden)) + (", layer norm" if settings.layer_norm else "")
     agent = Agent(VARIABLES, CONTEXT, ACTIONS, settings, seed, total_updates=1_000_000)
     sac = stock_sac(agent)
     data = _random_rows(ROWS, torch.Generator().manual_seed(seed))
@@ -94,7 +96,7 @@ def _measure(hidden: tuple[int, ...], rounds: int, seed: int, store: Store) -> l
     }
     rows = []
     for measured, (ours, theirs) in sides.items():
-        key: Row = dict(zip(COLUMNS.key, (f"{hidden[0]} x {hidden[1]}", measured, VARIABLES, CONTEXT, ACTIONS)))
+        key: Row = dict(zip(COLUMNS.key, (name, measured, VARIABLES, CONTEXT, ACTIONS)))
         key |= {"batch": settings.batch, "rounds": rounds}
         row = store.find(key)
         if row is None:
@@ -137,7 +139,7 @@ def stock_sac(agent: Agent, alpha: Alpha | None = None) -> SAC:
         actor = ContinuousActorProbabilistic(
             preprocess_net=net, action_shape=actions, unbounded=True, conditioned_sigma=True
         )
-        critics = [_stock_critic(inputs, actions, settings.hidden) for _ in range(2)]
+        critics = [_stock_critic(inputs, actions, settings) for _ in range(2)]
     _copy(agent.actor, 0, _linear(actor))
     for which, critic in enumerate(critics):
         _copy(agent.critics, which, _linear(critic))
@@ -159,8 +161,15 @@ def stock_sac(agent: Agent, alpha: Alpha | None = None) -> SAC:
     return sac
 
 
-def _stock_critic(inputs: int, actions: int, hidden: tuple[int, ...]) -> ContinuousCritic:
-    net = Net(state_shape=inputs, action_shape=actions, hidden_sizes=hidden, concat=True)
+def _stock_critic(inputs: int, actions: int, settings: SacSettings) -> ContinuousCritic:
+    norm: dict[str, Any] = {"norm_layer": nn.LayerNorm, "norm_args": {"elementwise_affine": False}}
+    net = Net(
+        state_shape=inputs,
+        action_shape=actions,
+        hidden_sizes=settings.hidden,
+        concat=True,
+        **(norm if settings.layer_norm else {}),
+    )
     return ContinuousCritic(preprocess_net=net)
 
 

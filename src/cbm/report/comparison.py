@@ -228,7 +228,7 @@ def _strips(line: Line, task: str, slot: int, numbers: dict[int, int]) -> list[d
                 "run": numbers[id(run)],
                 "seed": run.seed,
                 "masks": [[number(step), bits] for step, bits in masks],
-                "resets": [number(decision.step) for decision in run.decisions[task] if decision.changed],
+                "resets": [number(decision.step) for decision in run.decisions[task] if decision.reset],
                 "decisions": len(run.decisions[task]),
                 "end": number(max(float(evaluated), history[-1][0], 1.0)),
             }

@@ -43,8 +43,8 @@ class Decision:
 
     step: float
     mask: BoolArray
-    changed: bool
-    """Whether the mask differed from the one before, so that the policy began anew."""
+    reset: bool
+    """Whether the policy began anew: the mask differed from the one before, or it was the first decision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +213,7 @@ def read_decisions(path: Path, variables: tuple[str, ...], tasks: tuple[str, ...
         if history and step < history[-1].step:
             raise DataError(f"{where}: step {step:g} comes after {history[-1].step:g}")
         mask = _mask(entry.get("kept"), variables, f"{where}: kept")
-        history.append(Decision(step, mask, entry.get("changed") is True))
+        history.append(Decision(step, mask, entry.get("reset") is True))
     return decisions
 
 

@@ -32,7 +32,7 @@ function stripChart(task, strip, everyVariable) {
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "Kept variables over time" });
   rows.forEach((row, k) => picture.append(stripRow(row, labels[k], strip, task.oracle !== null, sx, left, top + k * step, step)));
   for (const reset of strip.resets) {
-    picture.append(svg("g", { class: "reset" }, svg("title", { text: `step ${reset.toLocaleString("en")}: the set changed, the policy began anew` }),
+    picture.append(svg("g", { class: "reset" }, svg("title", { text: `step ${reset.toLocaleString("en")}: the policy began anew` }),
       svg("line", { x1: sx(reset), x2: sx(reset), y1: top - 4, y2: height - bottom }),
       svg("path", { d: markPath("v", sx(reset), top - 8, 4) })));
   }
@@ -95,7 +95,7 @@ function stripLegend(task, strip) {
     missing ? colourKey("strip-lost", "needed, but dropped") : null,
     shown ? colourKey("strip-before", "before the first decision: everything is seen") : null,
     strip.resets.length ? el("span", { class: "key" }, svg("svg", { width: 10, height: 12 }, svg("g", { class: "reset" },
-      svg("path", { d: markPath("v", 5, 6, 4) }))), el("span", { text: `the set changed and the policy began anew (${strip.resets.length})` })) : null,
+      svg("path", { d: markPath("v", 5, 6, 4) }))), el("span", { text: `the policy began anew (${strip.resets.length})` })) : null,
     el("span", { text: `${plural(strip.decisions, "decision")}` }));
 }
 

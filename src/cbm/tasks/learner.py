@@ -5,7 +5,7 @@ The loop that calls all this in turn is in `loop.py`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,15 @@ from cbm.tasks.evaluate import Evaluation, evaluate
 from cbm.tasks.fleet import Fleet, Numbers
 from cbm.tasks.plan import Plan
 from cbm.tasks.replay import Replay
+
+
+class Choice(NamedTuple):
+    """What a look at the method's mask led to."""
+
+    changed: bool
+    """Another mask was taken up."""
+    reset: bool
+    """The policy began anew."""
 
 
 class Learner:
@@ -78,11 +87,13 @@ class Learner:
         moves = fleet.step(action)
         replay.add(moves, self.index)
         self.earned += moves.rewards[self.task]
-        self.reached |= moves.success.get(self.task, False)
+        if self.task in moves.success:
+            self.reached |= moves.success[self.task]
         if moves.over.any():
             self._sum("episodes", float(moves.over.sum()))
             self._sum("train_return", float(self.earned[moves.over].sum()))
-            self._sum("train_success", float(self.reached[moves.over].sum()))
+            if self.task in moves.success:
+                self._sum("train_success", float(self.reached[moves.over].sum()))
             self.earned[moves.over], self.reached[moves.over] = 0.0, False
 
     def begin(self, replay: Replay) -> None:
@@ -91,8 +102,8 @@ class Learner:
         self.agent.normaliser.freeze()
         self.agent.set_mask(self.method.mask())
 
-    def choose(self, step: int) -> bool:
-        """Take up the method's mask, unless the present one is too young; whether it changed."""
+    def choose(self, step: int) -> Choice:
+        """Take up the method's mask, unless the present one is too young."""
         settings, wanted = self.plan.settings, self.method.mask()
         young = self.changed_at is not None and step - self.changed_at < settings.minimum_interval
         changed = not young and bool((wanted != self.agent.mask).any())
@@ -100,11 +111,12 @@ class Learner:
         if changed:
             self.agent.set_mask(wanted)
             self.changed_at = step
-        if settings.reset_on_change and (changed or (first and settings.fresh_start)):
+        reset = settings.reset_on_change and (changed or (first and settings.fresh_start))
+        if reset:
             self.agent.reset()
             if settings.catch_up:
                 self.updates = 0  # all of them are due again
-        return changed
+        return Choice(changed, reset)
 
     def improve(self, replay: Replay, step: int) -> None:
         """As many updates of the policy as this step is due."""

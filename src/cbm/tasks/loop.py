@@ -25,7 +25,7 @@ from cbm.tasks.arena import Arena, make_arena, oracle
 from cbm.tasks.demonstrations import demonstrate
 from cbm.tasks.fleet import Numbers
 from cbm.tasks.given import load_log, make_dynamics
-from cbm.tasks.learner import Learner
+from cbm.tasks.learner import Choice, Learner
 from cbm.tasks.plan import Plan
 from cbm.tasks.replay import Replay
 from cbm.tasks.runfiles import RunFiles
@@ -95,7 +95,7 @@ class Learning:
                     if self._passed(self.warm_up):
                         for learner in learners:
                             learner.begin(replay)
-                            self._chosen(learner, changed=False)
+                            self._chosen(learner, Choice(changed=False, reset=False))
                     if self._abstraction_is_due():
                         with self._timed("abstraction"):
                             self._update_models(learners)  # 7
@@ -150,8 +150,8 @@ class Learning:
             self.files.measured("reward", learner.task, self.step, self.seconds, numbers)
         self.replay.forget()
 
-    def _chosen(self, learner: Learner, changed: bool) -> None:
-        self.files.chosen(self.step, learner.task, learner.kept, changed)
+    def _chosen(self, learner: Learner, choice: Choice) -> None:
+        self.files.chosen(self.step, learner.task, learner.kept, **choice._asdict())
 
     def _evaluate(self, learners: list[Learner]) -> None:
         for learner in learners:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 LOG_SIGMA = (-20.0, 2.0)
 """Limits of the logarithm of the policy's standard deviation, Tianshou's."""
@@ -19,10 +20,14 @@ EPSILON = 2.0**-23
 
 
 class Networks(nn.Module):
-    """`count` multilayer perceptrons with ReLU, `sizes` from inputs to outputs; weights are stacked."""
+    """`count` multilayer perceptrons with ReLU, `sizes` from inputs to outputs; weights are stacked.
 
-    def __init__(self, count: int, sizes: Sequence[int], generator: torch.Generator):
+    `normalised`: before each ReLU, the units of a layer get mean 0 and variance 1 in every row.
+    """
+
+    def __init__(self, count: int, sizes: Sequence[int], generator: torch.Generator, normalised: bool = False):
         super().__init__()
+        self.normalised = normalised
         layers = list(itertools.pairwise(sizes))
         self.weights = nn.ParameterList(torch.empty(count, n, m) for n, m in layers)
         self.biases = nn.ParameterList(torch.empty(count, 1, m) for _, m in layers)
@@ -42,6 +47,8 @@ class Networks(nn.Module):
         last = len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases)):
             x = torch.baddbmm(bias, x, weight)  # (count, B, n) · (count, n, m)
+            if layer < last and self.normalised:
+                x = functional.layer_norm(x, x.shape[-1:])
             if layer < last:
                 x = x.relu()
         return x
@@ -50,8 +57,10 @@ class Networks(nn.Module):
 class Critics(Networks):
     """Q1 and Q2."""
 
-    def __init__(self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator):
-        super().__init__(2, (inputs + actions, *hidden, 1), generator)
+    def __init__(
+        self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator, normalised: bool = False
+    ):
+        super().__init__(2, (inputs + actions, *hidden, 1), generator, normalised)
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
         """(2, B) values of (B, inputs) states and (B, actions) actions."""

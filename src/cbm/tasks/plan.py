@@ -88,8 +88,9 @@ class Plan:
             "steps": self.steps,
             "seed": self.seed,
             "dynamics": None if self.dynamics is None else str(self.dynamics),
-            "dynamics_graph": None if self.dynamics is None else _fingerprint(self.dynamics),
+            "dynamics_graph": None if self.dynamics is None else _fingerprint(_graph_file(self.dynamics)),
             "pretrain": None if self.pretrain is None else str(self.pretrain),
+            "pretrain_log": None if self.pretrain is None else _fingerprint(self.pretrain),
             "rewards": self.rewards,
             "model": self.model,
             "settings": self.settings.to_json(),
@@ -127,10 +128,14 @@ def _names(arena: Arena, mask: np.ndarray | None) -> list[str] | None:
     return None if mask is None else [n for n, kept in zip(arena.factors.names, mask) if kept]
 
 
-def _fingerprint(run: Path) -> str:
-    """Of the graph, for a run resumed on another one would be neither the old run nor a new one."""
-    path = run / "graph.json" if run.is_dir() else run
+def _graph_file(run: Path) -> Path:
+    return run / "graph.json" if run.is_dir() else run
+
+
+def _fingerprint(path: Path) -> str:
+    """For a run resumed on another graph or log would be neither the old run nor a new one."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from None

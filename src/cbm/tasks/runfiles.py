@@ -72,9 +72,10 @@ class RunFiles:
         """A line of eval.csv; a task without a notion of success has nothing there."""
         self._append("eval.csv", ",".join(_cell(row[name]) for name in COLUMNS))
 
-    def chosen(self, step: int, task: str, kept: list[str], changed: bool) -> None:
+    def chosen(self, step: int, task: str, kept: list[str], changed: bool, reset: bool) -> None:
         """A line of abstraction.jsonl."""
-        self._append("abstraction.jsonl", json.dumps({"step": step, "task": task, "kept": kept, "changed": changed}))
+        line = {"step": step, "task": task, "kept": kept, "changed": changed, "reset": reset}
+        self._append("abstraction.jsonl", json.dumps(line))
 
     def measured(self, phase: str, task: str | None, step: int, seconds: float, numbers: Mapping[str, float]) -> None:
         """A line of metrics.jsonl, unless there is nothing to say."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from cbm.checks import unknown_name
@@ -46,6 +46,9 @@ class SacSettings:
     grad_clip: float | None = 10.0
     """Longest gradient (L2 norm) of the actor and of each critic on its own; longer ones are scaled down to it.
     None: gradients are used as they are."""
+    layer_norm: bool = False
+    """Whether the units of the critics' hidden layers are normalised (mean 0, variance 1) before ReLU: values beyond
+    what was seen stay bounded, and what demonstrations show is not mistaken for what every action leads to."""
     clip_inputs: float = 5.0
     """Normalised inputs are cut off at plus and minus this many standard deviations, then masked."""
 
@@ -65,6 +68,8 @@ class SacSettings:
         _number(self, "target_entropy", none=True)
         _number(self, "grad_clip", low=0, open_low=True, none=True)
         _number(self, "clip_inputs", low=0, open_low=True)
+        if not isinstance(self.layer_norm, bool):
+            raise DataError(f"setting layer_norm must be true or false, got {self.layer_norm!r}")
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "hidden": list(self.hidden)}
@@ -175,11 +180,14 @@ def preset(name: Preset, world: str = "", task: str = "") -> LearnSettings:
 
 
 def _laptop(world: str) -> LearnSettings:
+    sac = SacSettings(layer_norm=True)
     if world in ("block", "tool"):  # that things may push each other is true, and seldom of use
-        return LearnSettings(demonstrations=100, weakest_effect=0.06, abstraction_every=10_000)
+        return LearnSettings(
+            sac=replace(sac, learning_rate=1e-3), demonstrations=100, weakest_effect=0.06, abstraction_every=10_000
+        )
     if world == "contact":  # episodes of 50 steps, learned within 20 k: the abstraction must settle before that
         return LearnSettings(
-            sac=SacSettings(learning_rate=1e-3, gamma=0.95),
+            sac=replace(sac, learning_rate=1e-3, gamma=0.95),
             demonstrations=100,
             evaluate_every=2_000,
             abstraction_from=4_000,
@@ -188,14 +196,14 @@ def _laptop(world: str) -> LearnSettings:
         )
     if world in ("cheetah", "walker"):  # episodes of 1000 steps: look further ahead, and decide less often
         return LearnSettings(
-            sac=SacSettings(gamma=0.99, alpha_start=0.1),
+            sac=replace(sac, gamma=0.99, alpha_start=0.1),
             warm_up=8_000,
             evaluate_every=20_000,
             episodes=10,
             abstraction_from=20_000,
             abstraction_every=40_000,
         )
-    return LearnSettings()
+    return LearnSettings(sac=sac)
 
 
 def _paper(world: str, task: str) -> LearnSettings:

@@ -69,8 +69,8 @@ class Snapshots:
         self.chunks = [chunk for chunk in self.chunks if chunk["end"] > oldest]
 
     def _tidy(self, keep: int) -> None:
-        """Remove generations beyond the newest, and rows that none of those left needs."""
-        for path in self.generations()[keep:]:
+        """Remove generations beyond the newest, rows that none of those left needs, and files that a kill cut short."""
+        for path in (*self.generations()[keep:], *self._half_written()):
             path.unlink(missing_ok=True)
         needed = {chunk["file"] for chunk in self.chunks}
         for path in self.generations():
@@ -82,12 +82,13 @@ class Snapshots:
             if path.name not in needed:
                 path.unlink(missing_ok=True)
 
+    def _half_written(self) -> Iterator[Path]:
+        return self.directory.glob(".*.tmp")
+
     def finish(self) -> None:
         """Only the last state stays: a finished run never needs its rows again."""
         self.chunks = []
-        for path in self.generations()[1:]:
-            path.unlink(missing_ok=True)
-        for path in self.directory.glob("rows-*.safetensors"):
+        for path in (*self.generations()[1:], *self.directory.glob("rows-*.safetensors"), *self._half_written()):
             path.unlink(missing_ok=True)
 
     def load(self, replay: Replay | None) -> dict[str, Any] | None:
