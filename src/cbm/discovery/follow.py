@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbm.discovery.again import look_again
+from cbm.discovery.again import look_again, look_until_settled
 from cbm.discovery.decide import Verdicts, above_shadows, decide
 from cbm.discovery.evidence import Evidence, measure, pick_rows
 from cbm.discovery.model import Batch
@@ -39,6 +39,7 @@ FIRST = 3  # times as many updates in the first call, when there is nothing to g
 AGAIN, ENOUGH = 4, 800  # times as many updates of the networks that look again, and how many are enough for these
 SMALLEST, SHARE = 0.005, 0.05  # smallest effect in nats and as share of the strongest, while in training
 SURE = 1.0  # standard errors that an effect must exceed: to leave out a cause costs more than one too many
+DOUBT = 0.5  # standard errors in favour of an effect, where inputs in doubt are kept
 WATCHED = 1000  # rows on which overfitting is watched
 
 
@@ -80,10 +81,14 @@ class Fitted:
 class Follower:
     """One masked model on data that grows."""
 
-    def __init__(self, source: Source, settings: Settings, seed: int, memory: float = MEMORY):
+    def __init__(
+        self, source: Source, settings: Settings, seed: int, memory: float = MEMORY, keep_in_doubt: bool = False
+    ):
+        """`keep_in_doubt`: an input counts unless it is seen to be of no use; else only if it is seen to be of use."""
         if settings.model == "demi":
             raise DataError("model demi trains in two phases and cannot follow growing data; use implicit or explicit")
         self.source, self.settings, self.seed, self.memory = source, settings, seed, memory
+        self.keep_in_doubt = keep_in_doubt
         self.fitted: Fitted | None = None
         self.calls = 0
         self.seen = 0
@@ -165,7 +170,8 @@ class Follower:
 
     def look_again(self, problem: Problem, updates: int) -> None:
         """The same with networks of their own, for what is left of each target's inputs."""
-        found = look_again(problem, self._first(), self.settings, updates, self.seed + self.calls)
+        look = look_until_settled if self.keep_in_doubt else look_again
+        found = look(problem, self._first(), self.settings, updates, self.seed + self.calls)
         self.again = self._moved(self.again, found)
 
     def _moved(self, running: np.ndarray | None, found: Evidence) -> np.ndarray:
@@ -188,23 +194,27 @@ class Follower:
         """(K, real inputs) decisions on the running CMI of each target; None before the first measurement."""
         if self.fitted is None or self.running is None:
             return None
-        problem, first = self.fitted.problem, self._first()
+        problem, found = self.fitted.problem, self._first()
         real = problem.real_inputs
-        cmi, stderr, strongest = first.cmi, first.stderr, first.cmi[:, :real].max(1, initial=0.0)
+        first, null = np.stack([found.cmi, found.stderr])[..., :real], found.cmi[:, real:]
+        strongest = first[0].max(1, initial=0.0)
 
-        def judged(cmi: np.ndarray, stderr: np.ndarray) -> Verdicts:
-            return decide(
-                cmi[:, :real], stderr[:, :real], first.cmi[:, real:], self.settings, strongest, SURE, problem.breadth
-            )
+        def judged(seen: np.ndarray) -> Verdicts:
+            cmi, stderr = seen
+            if self.keep_in_doubt:
+                return decide(cmi + DOUBT * stderr, stderr, null, self.settings, strongest, 0.0, problem.breadth)
+            return decide(cmi, stderr, null, self.settings, strongest, SURE, problem.breadth)
 
         if self.again is None:
-            return judged(cmi, stderr)
-        again = self.again[:, [target.index for target in problem.targets]]
+            return judged(first)
+        again = self.again[:, [target.index for target in problem.targets], :real]
         seen = np.isfinite(again[0])
-        strongest = np.maximum(strongest, np.where(seen, again[0], 0.0)[:, :real].max(1, initial=0.0))
-        cmi, stderr = np.where(seen & (again[0] < cmi), again, (cmi, stderr))  # both looks must see an effect
-        trusted = confirmed(judged(first.cmi, first.stderr).edge, judged(cmi, stderr).edge, seen[:, :real])
-        return judged(np.where(seen | trusted, cmi, np.minimum(cmi, 0.0)), stderr)
+        strongest = np.maximum(strongest, np.where(seen, again[0], 0.0).max(1, initial=0.0))
+        second = seen & (self.keep_in_doubt | (again[0] < first[0]))  # without a doubt, both looks must see an effect
+        both = np.where(second, again, first)
+        trusted = confirmed(judged(first).edge, judged(both).edge, seen)
+        both[0] = np.where(seen | trusted, both[0], np.minimum(both[0], 0.0))
+        return judged(both)
 
     # Exact resume
 

@@ -48,7 +48,7 @@ class OnlineReward:
         self.task = task
         self.settings = settings or reward_settings(Settings())
         source = RewardSource(task, self.settings.reward_inputs == "state-action")
-        self.follower = Follower(source, self.settings, seed)
+        self.follower = Follower(source, self.settings, seed, keep_in_doubt=True)
 
     def learn(self, train: Transitions, held: Transitions, updates: int) -> dict[str, float]:
         """Some updates and one measurement; returns the losses."""
