@@ -210,8 +210,11 @@ class Follower:
         again = self.again[:, [target.index for target in problem.targets], :real]
         seen = np.isfinite(again[0])
         strongest = np.maximum(strongest, np.where(seen, again[0], 0.0).max(1, initial=0.0))
-        second = seen & (self.keep_in_doubt | (again[0] < first[0]))  # without a doubt, both looks must see an effect
-        both = np.where(second, again, first)
+        if self.keep_in_doubt:  # the second look decides, unless the first is sure that there is nothing
+            second = first[0] + 2 * first[1] >= judged(first).thresholds
+        else:  # both must see an effect
+            second = again[0] < first[0]
+        both = np.where(seen & second, again, first)
         trusted = confirmed(judged(first).edge, judged(both).edge, seen)
         both[0] = np.where(seen | trusted, both[0], np.minimum(both[0], 0.0))
         return judged(both)
