@@ -45,8 +45,9 @@ def decide(
     """Verdicts from (K, inputs) CMI and standard errors, and (K, n) CMI of shadows.
 
     `strongest` (K,) is the CMI of each target's strongest cause, where that is not the largest in `cmi`;
-    `sure` is how many of its own standard errors an effect must exceed; `breadth` (inputs,) how many columns each
-    input has: shadows have one, and what models imagine grows with their number.
+    `sure` is how many of its own standard errors an effect must exceed, or, where it is negative, how many it may lack
+    of its threshold and still count if it is positive at all; `breadth` (inputs,) how many columns each input has:
+    shadows have one, and what models imagine grows with their number.
     """
     if settings.rule == "threshold":
         edge = cmi >= settings.epsilon  # the paper's rule
@@ -55,7 +56,8 @@ def decide(
     if strongest is None:
         strongest = cmi.max(1, initial=0.0)
     breadth = np.ones(cmi.shape[1]) if breadth is None else breadth
-    thresholds = np.maximum(calibrated_thresholds(strongest, null, settings, breadth), sure * stderr)
+    thresholds = calibrated_thresholds(strongest, null, settings, breadth)
+    thresholds = np.maximum(thresholds, sure * stderr) if sure >= 0 else np.maximum(thresholds + sure * stderr, 0.0)
     edge = cmi > thresholds
     clear = np.abs(cmi - thresholds) > STANDARD_ERRORS * stderr
     verdict = np.where(clear, np.where(edge, "edge", "none"), "undecided")

@@ -39,7 +39,7 @@ FIRST = 3  # times as many updates in the first call, when there is nothing to g
 AGAIN, ENOUGH = 4, 800  # times as many updates of the networks that look again, and how many are enough for these
 SMALLEST, SHARE = 0.005, 0.05  # smallest effect in nats and as share of the strongest, while in training
 SURE = 1.0  # standard errors that an effect must exceed: to leave out a cause costs more than one too many
-DOUBT = 0.5  # standard errors in favour of an effect, where inputs in doubt are kept
+DOUBT = 0.5  # standard errors that an effect may lack, where inputs in doubt are kept
 WATCHED = 1000  # rows on which overfitting is watched
 
 
@@ -200,10 +200,8 @@ class Follower:
         strongest = first[0].max(1, initial=0.0)
 
         def judged(seen: np.ndarray) -> Verdicts:
-            cmi, stderr = seen
-            if self.keep_in_doubt:
-                return decide(cmi + DOUBT * stderr, stderr, null, self.settings, strongest, 0.0, problem.breadth)
-            return decide(cmi, stderr, null, self.settings, strongest, SURE, problem.breadth)
+            sure = -DOUBT if self.keep_in_doubt else SURE
+            return decide(seen[0], seen[1], null, self.settings, strongest, sure, problem.breadth)
 
         if self.again is None:
             return judged(first)
