@@ -64,6 +64,8 @@ class Options:
     """Left out: as the world says."""
     options: tuple[str, ...] = ()
     """KEY=VALUE of the world, such as horizon=100 spread=0.15."""
+    set: tuple[str, ...] = ()
+    """NAME=VALUE of settings that differ from the preset, the same for all methods."""
     workers: int = 2
     """Runs at the same time, one thread each."""
     runs: Path = Path("runs/tasks")
@@ -126,6 +128,8 @@ def _learn_command(options: Options, task: str, method: str, seed: int, run: Pat
             command += [f"--{name}", str(getattr(options, name))]
     for option in options.options:
         command += ["--option", option]
+    for setting in options.set:
+        command += ["--set", setting]
     return [*command, "--preset", "debug"] if options.quick else command
 
 
@@ -139,7 +143,7 @@ def _call(arguments: list[str]) -> None:
 def _key(options: Options, task: str, method: str, seed: int) -> Row:
     """How many demonstrations there are stays open where the preset says it."""
     return {
-        "world": options.world, "task": task, "method": method, "options": " ".join(options.options), "seed": seed,
+        "world": options.world, "task": task, "method": method, "options": " ".join((*options.options, *options.set)), "seed": seed,
         "steps": options.steps, "demonstrations": options.demonstrations, "distractors": options.distractors or 0,
     }  # fmt: skip
 
