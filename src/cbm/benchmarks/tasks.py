@@ -142,8 +142,9 @@ def _call(arguments: list[str]) -> None:
 
 def _key(options: Options, task: str, method: str, seed: int) -> Row:
     """How many demonstrations there are stays open where the preset says it."""
+    changed = " ".join((*options.options, *options.set))
     return {
-        "world": options.world, "task": task, "method": method, "options": " ".join((*options.options, *options.set)), "seed": seed,
+        "world": options.world, "task": task, "method": method, "options": changed, "seed": seed,
         "steps": options.steps, "demonstrations": options.demonstrations, "distractors": options.distractors or 0,
     }  # fmt: skip
 
