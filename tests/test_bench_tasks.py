@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ def test_rows_of_a_quick_comparison_and_what_is_not_computed_again(
     assert oracle["kept"] == oracle["oracle"] == 7 and oracle["missing"] == oracle["extra"] == 0
     assert full["kept"] == 36 and full["extra"] == 29 and full["distractors_kept"] == 20
     assert all(0 <= row["success_out"] <= 1 and row["minutes"] > 0 for row in made["rows"])
+    other = replace(options, set=("gamma=0.9",), out=None)
+    with pytest.raises(DataError, match=r"holds another run \(settings.sac.gamma"):
+        tasks.main(other)
 
     def never(arguments: list[str]) -> None:
         raise AssertionError(f"{arguments} was called although its row is there")

@@ -38,6 +38,19 @@ def test_the_papers_rule_is_a_bare_threshold() -> None:
     assert wide.edge.sum() == 1 and (wide.thresholds == 1.0).all()
 
 
+def test_doubt_may_count_against_an_effect_or_for_it() -> None:
+    """Threshold LOW; the standard error is four times as large."""
+    cmi, stderr = LOW * np.array([[0.9, 5, -0.1, 0.1]]), np.full((1, 4), 4 * LOW)
+    null, strongest = np.zeros((1, 3)), np.array([LOW])
+    assert decide(cmi, stderr, null, SETTINGS, strongest, sure=0).edge.tolist() == [[False, True, False, False]]
+    assert decide(cmi, stderr, null, SETTINGS, strongest, sure=2).edge.tolist() == [[False, False, False, False]]
+    lenient = decide(cmi, stderr, null, SETTINGS, strongest, sure=-1)
+    assert lenient.edge.tolist() == [[True, True, False, True]]  # what is negative never counts
+    assert (lenient.thresholds == 0).all() and np.array_equal(lenient.cmi, cmi)
+    little = decide(cmi, stderr / 8, null, SETTINGS, strongest, sure=-1)
+    np.testing.assert_allclose(little.thresholds, LOW / 2)
+
+
 def test_quiet_shadows_leave_the_smallest_effect() -> None:
     strongest = np.full(2, 0.01)
     assert np.allclose(calibrated_thresholds(strongest, np.zeros((2, 4)), SETTINGS, ONE), LOW)

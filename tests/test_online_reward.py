@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from cbm.discovery import again
+from cbm.discovery.evidence import Evidence
 from cbm.discovery.follow import Follower
 from cbm.discovery.online import DynamicsSource
 from cbm.discovery.online_reward import OnlineReward, reward_settings
@@ -131,21 +134,59 @@ def test_no_updates_still_measure() -> None:
     assert learner.verdicts() is not None
 
 
-def test_both_looks_must_see_an_effect() -> None:
+def test_what_both_looks_are_sure_of() -> None:
     """What one of them imagines is no cause; what was not looked at again counts if the first look was mostly right."""
     learner = OnlineReward("product", SMALL)
     learner.learn(*_split(_log(1000, "product")), updates=0)
     first = np.zeros((2, D, D + SMALL.shadows))
     first[0, 0, :D] = 0.5, 0.5, 0.0, 0.5, 0.0, 0.4
-    again = np.full(first.shape, np.inf)
-    again[:, 0, :5] = 0.0
-    again[0, 0, :5] = 0.5, 0.5, 0.5, 0.0, 0.0
-    learner.follower.running, learner.follower.again = first, again
+    second = np.full(first.shape, np.inf)
+    second[:, 0, :5] = 0.0
+    second[0, 0, :5] = 0.5, 0.5, 0.5, 0.0, 0.0
+    learner.follower.running, learner.follower.again = first, second
     assert _parents(learner) == [0, 1, 5]
-    again[0, 0, 1] = 0.0  # one of three is confirmed: the first look is not to be trusted
+    second[0, 0, 1] = 0.0  # one of three is confirmed: the first look is not to be trusted
     assert _parents(learner) == [0]
     learner.follower.again = None
     assert _parents(learner) == [0, 1, 3, 5]
+
+
+@pytest.mark.parametrize("keep_in_doubt", [True, False])
+def test_what_is_in_doubt(keep_in_doubt: bool) -> None:
+    """Causes that few rows show badly: the first look sees next to nothing, the second a little or more."""
+    learner = OnlineReward("product", SMALL)
+    learner.follower.keep_in_doubt = keep_in_doubt
+    learner.learn(*_split(_log(1000, "product")), updates=0)
+    first = np.zeros((2, D, D + SMALL.shadows))
+    first[:, 0, :D] = [0.5, 0.01, 0.01, 0.01, 0.001, 0.01], [0.1, 0.1, 0.1, 0.1, 0.001, 0.1]
+    second = first.copy()
+    second[:, 0, :D] = [0.5, 0.3, 0.04, -0.04, 0.3, 0.0], [0.1, 0.1, 0.1, 0.1, 0.1, 0.001]
+    learner.follower.running, learner.follower.again = first, second
+    assert _parents(learner) == ([0, 1, 2] if keep_in_doubt else [0])
+
+
+def test_rounds_leave_out_what_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each round has the inputs whose effect may reach the smallest that counts; the last that saw an input tells."""
+    looks: list[list[int]] = []
+    effects = np.array([[0.5, 0.2, -0.2, 0.004, -0.004, 0.0], [0.3, 0.1, 0.0, -0.3, 0.0, 0.0], [0.2, 0.1, 0, 0, 0, 0]])
+    stderr = np.array([0.1, 0.1, 0.1, 0.1, 0.001, 0.001])
+    shadows = np.zeros(SMALL.shadows)
+
+    def look(problem: Any, cmi: np.ndarray, error: np.ndarray, *rest: Any) -> Evidence:
+        seen = cmi[0, :D] > 0
+        looks.append([int(j) for j in np.flatnonzero(seen)])
+        told = effects[len(looks) - 1]
+        cmi, error = (np.append(np.where(seen, values, np.inf), shadows)[None] for values in (told, stderr))
+        return Evidence(cmi, error)
+
+    monkeypatch.setattr(again, "_look", look)
+    learner = OnlineReward("product", SMALL)
+    learner.learn(*_split(_log(1000, "product")), updates=0)
+    assert learner.follower.fitted is not None
+    first = Evidence(np.full((1, D + SMALL.shadows), 0.01), np.zeros((1, D + SMALL.shadows)))
+    found = again.look_until_settled(learner.follower.fitted.problem, first, SMALL, 10, seed=0)
+    assert looks == [[0, 1, 2, 3, 4, 5], [0, 1, 3], [0, 1]]
+    np.testing.assert_array_equal(found.cmi[0, :D], [0.2, 0.1, -0.2, -0.3, -0.004, 0.0])
 
 
 def test_refusals() -> None:

@@ -108,8 +108,7 @@ def main(options: Options) -> dict[str, Any]:
 
 def _row(options: Options, task: str, method: str, seed: int) -> Row:
     run = options.runs / f"{options.world}-{task}-{method}-{seed}"
-    if not (run / "result.json").exists():
-        _call(_learn_command(options, task, method, seed, run))
+    _call(_learn_command(options, task, method, seed, run))  # a finished run stays; one of another command is refused
     if not (run / "evaluation.json").exists():
         _call(["evaluate", str(run), "--ood", "--json"])
     config = json.loads((run / "config.json").read_text())
