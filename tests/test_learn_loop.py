@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,7 @@ HEADER = "step,seconds,return,success,length,kept,seed,method,task"
 D = 6  # variables of the light world
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # as in child processes: sums in another order round differently
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Scripted:

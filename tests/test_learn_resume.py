@@ -7,13 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from cbm.discovery.local import Local
 from cbm.discovery.training import Trainer
@@ -26,12 +24,7 @@ STEPS = 600
 TWO: dict[str, Any] = {"tasks": ("cross", "park")}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # as in child processes: sums in another order round differently
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -33,12 +32,7 @@ LIGHT = make_world("light")
 SMALL = replace(joint_settings(), shadows=6, evaluation_rows=2000)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Log:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,12 +26,7 @@ EPISODE = 20
 D = 6
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _log(rows: int, reward: str, scale: float = 1.0, seed: int = 0) -> Transitions:

@@ -8,12 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from cbm.discovery import checkpoint as checkpoint_module
 from cbm.discovery import training
@@ -51,12 +49,7 @@ discover(collect(make_world("light"), 3000), steps=steps, settings=preset("debug
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # as in the child processes: sums in another order round differently
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,12 +24,7 @@ SETTINGS = SacSettings(hidden=(16, 24), batch=32)
 VARIABLES, CONTEXT, ACTIONS = 6, 2, 3
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def make(settings: SacSettings = SETTINGS, seed: int = 0) -> Agent:
