@@ -47,7 +47,7 @@ function cardSentence(task, row, methods) {
   }
   const oracle = task.rows.find((one) => methods[one.slot].colour === "oracle" && one.final);
   const full = task.rows.find((one) => methods[one.slot].colour === "full" && one.final);
-  if (row.relative && row !== oracle) parts.push(`Area under the curve: ${number(row.relative.mean)} of Oracle's.`);
+  if (row.relative && row !== oracle) parts.push(`Area under the curve: ${row.relative.mean.toFixed(2)} of Oracle's.`);
   if (full && full !== row) parts.push(`Full, which sees everything, ends at ${measured(task, full.final.mean)}.`);
   return parts.join(" ");
 }
