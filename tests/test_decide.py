@@ -44,11 +44,10 @@ def test_doubt_may_count_against_an_effect_or_for_it() -> None:
     null, strongest = np.zeros((1, 3)), np.array([LOW])
     assert decide(cmi, stderr, null, SETTINGS, strongest, sure=0).edge.tolist() == [[False, True, False, False]]
     assert decide(cmi, stderr, null, SETTINGS, strongest, sure=2).edge.tolist() == [[False, False, False, False]]
-    lenient = decide(cmi, stderr, null, SETTINGS, strongest, sure=-1)
-    assert lenient.edge.tolist() == [[True, True, False, True]]  # what is negative never counts
-    assert (lenient.thresholds == 0).all() and np.array_equal(lenient.cmi, cmi)
-    little = decide(cmi, stderr / 8, null, SETTINGS, strongest, sure=-1)
-    np.testing.assert_allclose(little.thresholds, LOW / 2)
+    lenient = decide(cmi, stderr, null, SETTINGS, strongest, sure=-0.2)
+    assert lenient.edge.tolist() == [[True, True, False, False]]
+    assert (lenient.thresholds == LOW).all() and np.array_equal(lenient.cmi, cmi)
+    assert decide(cmi, stderr, null, SETTINGS, strongest, sure=-0.3).edge.tolist() == [[True, True, True, True]]
 
 
 def test_quiet_shadows_leave_the_smallest_effect() -> None:

@@ -154,7 +154,7 @@ def test_what_is_in_doubt(keep_in_doubt: bool) -> None:
     first = np.zeros((2, D, D + SMALL.shadows))
     first[:, 0, :D] = [0.5, 0.01, 0.01, 0.01, 0.001, 0.01], [0.1, 0.1, 0.1, 0.1, 0.001, 0.1]
     second = first.copy()
-    second[:, 0, :D] = [0.5, 0.3, 0.04, -0.04, 0.3, 0.0], [0.1, 0.1, 0.1, 0.1, 0.1, 0.001]
+    second[:, 0, :D] = [0.5, 0.3, -0.04, -0.09, 0.3, 0.0], [0.1, 0.1, 0.1, 0.1, 0.1, 0.001]
     learner.follower.running, learner.follower.again = first, second
     assert _parents(learner) == ([0, 1, 2] if keep_in_doubt else [0])
 

@@ -13,7 +13,7 @@ from cbm.abstraction.graph_rule import GraphRule
 from cbm.abstraction.method import Dynamics, Experience, Method, Setup
 from cbm.abstraction.rules import cbm_abstraction
 from cbm.abstraction.settle import Settle
-from cbm.discovery.follow import under
+from cbm.discovery.follow import DOUBT, under
 from cbm.discovery.online_reward import OnlineReward, reward_settings
 from cbm.discovery.settings import ModelName, preset
 from cbm.errors import DataError
@@ -37,7 +37,8 @@ class LearnedRewards:
         if verdicts is None:
             return numbers
         d = len(self.dynamics.graph())
-        parents = self.settled.move(verdicts.cmi[0, :d], verdicts.thresholds[0, :d])
+        cmi, stderr, thresholds = (v[0, :d] for v in (verdicts.cmi, verdicts.stderr, verdicts.thresholds))
+        parents = self.settled.move(cmi + DOUBT * stderr, thresholds)
         return numbers | {"parents": float(parents.sum())} | ({} if parents.any() else {"empty": 1.0})
 
     def mask(self) -> np.ndarray:

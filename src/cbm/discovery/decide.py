@@ -46,8 +46,8 @@ def decide(
 
     `strongest` (K,) is the CMI of each target's strongest cause, where that is not the largest in `cmi`;
     `sure` is how many of its own standard errors an effect must exceed, or, where it is negative, how many it may lack
-    of its threshold and still count if it is positive at all; `breadth` (inputs,) how many columns each input has:
-    shadows have one, and what models imagine grows with their number.
+    of its threshold and still count; `breadth` (inputs,) how many columns each input has: shadows have one, and what
+    models imagine grows with their number.
     """
     if settings.rule == "threshold":
         edge = cmi >= settings.epsilon  # the paper's rule
@@ -56,9 +56,8 @@ def decide(
     if strongest is None:
         strongest = cmi.max(1, initial=0.0)
     breadth = np.ones(cmi.shape[1]) if breadth is None else breadth
-    thresholds = calibrated_thresholds(strongest, null, settings, breadth)
-    thresholds = np.maximum(thresholds, sure * stderr) if sure >= 0 else np.maximum(thresholds + sure * stderr, 0.0)
-    edge = cmi > thresholds
+    thresholds = np.maximum(calibrated_thresholds(strongest, null, settings, breadth), sure * stderr)
+    edge = cmi + max(-sure, 0.0) * stderr > thresholds
     clear = np.abs(cmi - thresholds) > STANDARD_ERRORS * stderr
     verdict = np.where(clear, np.where(edge, "edge", "none"), "undecided")
     return Verdicts(cmi, stderr, thresholds, edge, verdict)

@@ -39,7 +39,7 @@ FIRST = 3  # times as many updates in the first call, when there is nothing to g
 AGAIN, ENOUGH = 4, 800  # times as many updates of the networks that look again, and how many are enough for these
 SMALLEST, SHARE = 0.005, 0.05  # smallest effect in nats and as share of the strongest, while in training
 SURE = 1.0  # standard errors that an effect must exceed: to leave out a cause costs more than one too many
-DOUBT = 0.5  # standard errors that an effect may lack, where inputs in doubt are kept
+DOUBT = 1.0  # standard errors that an effect may lack, where inputs in doubt are kept
 WATCHED = 1000  # rows on which overfitting is watched
 
 
@@ -172,7 +172,8 @@ class Follower:
         """The same with networks of their own, for what is left of each target's inputs."""
         look = look_until_settled if self.keep_in_doubt else look_again
         found = look(problem, self._first(), self.settings, updates, self.seed + self.calls)
-        self.again = self._moved(self.again, found)
+        before = None if self.keep_in_doubt else self.again  # what has come out of doubt must not wait
+        self.again = self._moved(before, found)
 
     def _moved(self, running: np.ndarray | None, found: Evidence) -> np.ndarray:
         """Running values after one more measurement; what was infinite begins with it, what is now becomes unknown."""
