@@ -38,7 +38,7 @@ class LearnedRewards:
             return numbers
         d = len(self.dynamics.graph())
         cmi, stderr, thresholds = (v[0, :d] for v in (verdicts.cmi, verdicts.stderr, verdicts.thresholds))
-        parents = self.settled.move(cmi + DOUBT * stderr, thresholds)
+        parents = self.settled.move(cmi, thresholds, DOUBT * stderr)
         return numbers | {"parents": float(parents.sum())} | ({} if parents.any() else {"empty": 1.0})
 
     def mask(self) -> np.ndarray:

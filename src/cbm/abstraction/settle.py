@@ -17,11 +17,18 @@ class Settle:
         self.chosen: np.ndarray | None = None
         """Booleans; None until there is evidence."""
 
-    def move(self, evidence: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-        """On above `on` thresholds, off below `off`, as before in between; the first time `on` alone decides."""
-        above = evidence > self.on * thresholds
-        kept = False if self.chosen is None else self.chosen & (evidence >= self.off * thresholds)
-        self.chosen = above | kept
+    def move(self, evidence: np.ndarray, thresholds: np.ndarray, doubt: np.ndarray | None = None) -> np.ndarray:
+        """On above `on` thresholds, off below `off`, as before in between; the first time `on` alone decides.
+
+        With a margin of `doubt`, on only what lies above by it and off only what lies below by it; what is in doubt the
+        first time is on.
+        """
+        margin = 0.0 if doubt is None else doubt
+        if self.chosen is None:
+            self.chosen = evidence + margin > self.on * thresholds
+        else:
+            kept = self.chosen & (evidence + margin >= self.off * thresholds)
+            self.chosen = kept | (evidence - margin > self.on * thresholds)
         return self.chosen
 
     def verdict(self, verdict: np.ndarray) -> np.ndarray:
