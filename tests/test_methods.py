@@ -78,6 +78,15 @@ def test_settle() -> None:
     assert again.move(np.array([0.015, 0.015, 0.015]), thresholds).tolist() == [False, True, False]
 
 
+def test_settle_in_doubt_as_it_was() -> None:
+    """What may be above the threshold is on at first; it goes when it is surely below, and comes back surely above."""
+    settle, thresholds, doubt = Settle(on=1.0, off=0.5), np.full(3, 0.02), np.array([0.05, 0.05, 0.001])
+    evidence = [[0.0, -0.04, 0.018], [-0.03, 0.06, 0.03], [-0.05, 0.08, 0.012], [0.06, -0.03, 0.005]]
+    wanted = [[1, 0, 0], [1, 0, 1], [0, 1, 1], [0, 1, 0]]
+    for now, then in zip(evidence, wanted):
+        assert settle.move(np.array(now), thresholds, doubt).tolist() == [bool(v) for v in then]
+
+
 # The table of methods, and what it refuses
 
 
