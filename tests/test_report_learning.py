@@ -186,15 +186,19 @@ def test_two_tasks_of_one_run(tmp_path: Path) -> None:
 def test_masks_over_time(tmp_path: Path) -> None:
     names = names_of(4)
     path = write_run(tmp_path / "run", names=names)
-    lines = [(2, names, False), (4, names[:2], True), (6, names[:2], False), (8, names[:1], True)]
+    lines = [
+        (2, names, {"changed": False}),
+        (4, names[:2], {"changed": True}),  # as older versions wrote it: every change began anew
+        (6, names[:2], {"changed": False, "reset": True}),  # the first decision may keep what it kept
+        (8, names[:1], {"changed": True, "reset": False}),
+    ]
     text = "".join(
-        json.dumps({"step": step, "task": "pick", "kept": list(kept), "changed": new, "reset": new}) + "\n"
-        for step, kept, new in lines
+        json.dumps({"step": step, "task": "pick", "kept": list(kept)} | told) + "\n" for step, kept, told in lines
     )
     (path / "abstraction.jsonl").write_text(text + '{"step": 9, "ta')  # killed while writing
     (strip,) = compared(path)["tasks"][0]["strips"]
     assert strip["masks"] == [[0, None], [2, "1111"], [4, "1100"], [8, "1000"]]
-    assert strip["resets"] == [4, 8] and strip["decisions"] == 4 and strip["end"] == 160_000
+    assert strip["resets"] == [4, 6] and strip["decisions"] == 4 and strip["end"] == 160_000
 
 
 def test_who_kept_which(tmp_path: Path) -> None:

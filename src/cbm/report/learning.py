@@ -213,7 +213,8 @@ def read_decisions(path: Path, variables: tuple[str, ...], tasks: tuple[str, ...
         if history and step < history[-1].step:
             raise DataError(f"{where}: step {step:g} comes after {history[-1].step:g}")
         mask = _mask(entry.get("kept"), variables, f"{where}: kept")
-        history.append(Decision(step, mask, entry.get("reset") is True))
+        reset = entry.get("reset", entry.get("changed"))  # runs of older versions tell only of changes
+        history.append(Decision(step, mask, reset is True))
     return decisions
 
 
