@@ -103,8 +103,31 @@ def test_local_networks_see_differences_of_what_they_see(problem: Problem) -> No
         changed = x.clone()
         changed[:, column] += 1.0
         dropped = torch.full((len(problem.targets), 50), slot)
-        before, after = (local.heads(problem.encoder(rows), dropped) for rows in (x, changed))
+        before, after = (local.heads(local.encoder(rows), dropped) for rows in (x, changed))
         assert torch.allclose(before, after, atol=1e-6)
+
+
+def test_local_networks_encode_no_more_than_they_see(problem: Problem) -> None:
+    inputs = np.tile(np.array([0, 4, 1, 5, 20, -1]), (len(problem.targets), 1))
+    inputs[3, 1] = 8
+    encoder, local = problem.encoder, Local(problem, Slots(inputs, problem.action_input), Settings(shadows=2))
+    seen = {0, 1, 4, 5, 8, 20, problem.action_input}
+    assert set(local.encoder.groups.tolist()) == seen
+    differences = set(local.pairs.flatten().tolist()) - {len(encoder.pairs)}
+    assert len(local.encoder.pairs) == len(differences) > 2
+    assert local.encoder.features < encoder.features / 2
+    x = problem.held.x[:30]
+    some = torch.tensor([encoder.features - 1, 3, 40, 3])
+    assert torch.equal(encoder.only(some)(x), encoder(x)[:, some])
+
+
+def test_rows_are_seen_twice_without_encoding_them_twice(problem: Problem) -> None:
+    inputs = np.tile(np.array([0, 4, 1]), (len(problem.targets), 1))
+    local = Local(problem, Slots(inputs, problem.action_input), Settings(shadows=2))
+    features = local.encoder(problem.held.x[:30])
+    nothing, first = (torch.full((len(problem.targets), 30), slot) for slot in (NOTHING, 0))
+    both = local.heads(features, torch.cat([nothing, first], 1))
+    torch.testing.assert_close(both, torch.cat([local.heads(features, slot) for slot in (nothing, first)], 1))
 
 
 @pytest.mark.parametrize("model", ["implicit", "explicit"])
@@ -115,7 +138,7 @@ def test_evidence_of_local_networks_equals_two_passes_through_them(problem: Prob
     local = Local(problem, Slots(inputs, problem.action_input), Settings(model=model, shadows=2))
     torch.nn.init.normal_(local.absent)
     batch = Batch.of(problem.held, torch.arange(40), torch.Generator().manual_seed(0))
-    pointwise, features = local.evidence(batch), problem.encoder(batch.x)
+    pointwise, features = local.evidence(batch), local.encoder(batch.x)
     nothing = torch.full((len(problem.targets), 40), NOTHING)
     with torch.no_grad():
         full = local.outputs(features, nothing)

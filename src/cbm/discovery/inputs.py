@@ -8,7 +8,7 @@ knots. Features are centred, so that a dropped input (all zeros) is a neutral on
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -79,6 +79,15 @@ class Encoder:
     @property
     def features(self) -> int:
         return len(self.source)
+
+    def only(self, features: Tensor) -> Encoder:
+        """An encoder of the same rows that makes these features alone, in this order; `features` are their indices."""
+        used, place = torch.unique(self.source[features], return_inverse=True)
+        differences = used[used >= self.columns] - self.columns
+        single = used[used < self.columns]
+        source = torch.cat([single, self.columns + torch.arange(len(differences))])[place]
+        parts = {name: getattr(self, name)[features] for name in ("wave", "low", "high", "mean", "groups", "partners")}
+        return replace(self, source=source, pairs=self.pairs[differences], gains=self.gains[differences], **parts)
 
     def of_input(self, j: int) -> Tensor:
         """Indices of the features that are hidden when input j is."""

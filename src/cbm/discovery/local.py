@@ -89,7 +89,6 @@ class Local(MaskedModel):
     def __init__(self, problem: Problem, slots: Slots, settings: Settings):
         super().__init__()
         self.settings = settings
-        self.encoder = problem.encoder
         self.explicit = settings.model == "explicit"
         self.levels = torch.tensor(problem.levels)
         self.slots = torch.from_numpy(slots.inputs)
@@ -98,6 +97,7 @@ class Local(MaskedModel):
         targets, m = slots.inputs.shape
         outputs = max(2, *problem.levels, 2) if self.explicit else settings.code
         self.pairs, self.ends, self.pair_block = pair_slots(problem, slots)
+        self.encoder = self._narrow(problem.encoder)
         size = m * self.block.shape[1] + self.pairs.shape[1] * self.pair_block.shape[1]
         self.enter = _weight(targets, WIDTH, size)
         self.enter_action = nn.Parameter(
@@ -108,6 +108,16 @@ class Local(MaskedModel):
         self.leave = _weight(targets, outputs, WIDTH)
         self.curve = nn.Parameter(0.3 * torch.randn(targets, settings.code, settings.knots))
         self.allowed: Tensor | None = None
+
+    def _narrow(self, encoder: Encoder) -> Encoder:
+        """An encoder that makes only the features that some network sees; their indices in the blocks follow."""
+        read = (self.block[self.slots].flatten(), self.pair_block[self.pairs].flatten(), self.action)
+        used = torch.unique(torch.cat(read))
+        used = used[used < encoder.features]
+        place = torch.full((encoder.features + 1,), len(used))  # all others read as the empty one, which is zero
+        place[used] = torch.arange(len(used))
+        self.block, self.pair_block, self.action = place[self.block], place[self.pair_block], place[self.action]
+        return encoder.only(used)
 
     def restrict(self, parents: np.ndarray) -> None:
         """From now on see only these causes, (K, inputs) booleans."""
@@ -167,8 +177,12 @@ class Local(MaskedModel):
         return _affine(self.leave, _affine(self.middle, first.relu()).relu()).transpose(1, 2)
 
     def heads(self, features: Tensor, dropped: Tensor) -> Tensor:
-        """(B, F) features, (K, B) dropped slot or -1 -> (K, B, outputs)."""
-        return self.further_layers(self.first_layer(self.by_feature(features), dropped))
+        """(B, F) features, (K, B) dropped slot or -1 -> (K, B, outputs).
+
+        With (K, nB) dropped slots the rows are seen n times, each time without other slots.
+        """
+        by_feature = self.by_feature(features).repeat(1, dropped.shape[1] // len(features))
+        return self.further_layers(self.first_layer(by_feature, dropped))
 
     def densities(self, heads: Tensor) -> Tensor:
         """(K, B, …): what describes each target's density."""
@@ -205,7 +219,7 @@ class Local(MaskedModel):
             nll = -self.log_density(outputs, batch)
             return nll.mean(1).sum() + self.penalty(outputs), split_by_mask(nll, dropped[0])
         everything = torch.full_like(dropped, NOTHING)
-        outputs = self.outputs(torch.cat([features, features]), torch.cat([everything, dropped], 1))
+        outputs = self.outputs(features, torch.cat([everything, dropped], 1))
         full, masked = outputs.split(len(features), 1)
         return taught(-self.log_density(full, batch), self.lesson(masked, full.detach()), self.penalty(outputs))
 
@@ -270,7 +284,8 @@ def pair_slots(problem: Problem, slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
             place[slots.action] = m
         seen.append([(p, place[a], place[b]) for p, (a, b) in enumerate(inputs) if a in place and b in place])
     width = min(max((len(found) for found in seen), default=0), MOST_PAIRS)
-    table = torch.tensor([(found + [(count, 0, 0)] * width)[:width] for found in seen]).view(len(seen), width, 3)
+    rows = [(found + [(count, 0, 0)] * width)[:width] for found in seen]
+    table = torch.tensor(rows, dtype=torch.long).view(len(seen), width, 3)
     return table[..., 0], table[..., 1:], block
 
 

@@ -102,13 +102,14 @@ class TrunkModel(MaskedModel):
             outputs = self.outputs(first)
             nll = -self.log_density(outputs, batch)  # Eq. 1, Eq. 4
             return nll.mean(1).sum() + self.penalty(outputs), split_by_mask(nll, dropped)
-        everything = self.trunk.first_layer(features, torch.full_like(dropped, NOTHING))
+        everything = self.trunk.first_layer(features, torch.full_like(dropped, NOTHING), hide=False)
         outputs = self.outputs(torch.cat([everything, first]))
         full, masked = outputs.split(len(dropped), 1)
         return taught(-self.log_density(full, batch), self.lesson(masked, full.detach()), self.penalty(outputs))
 
     def full_loss(self, batch: Batch) -> Tensor | None:
-        first = self.trunk.first_layer(self.trunk.encoder(batch.x), torch.full((len(batch.x),), NOTHING))
+        nothing = torch.full((len(batch.x),), NOTHING)
+        first = self.trunk.first_layer(self.trunk.encoder(batch.x), nothing, hide=False)
         return -self.log_density(self.outputs(first), batch).mean()
 
     def judge(self, outputs: Tensor, batch: Batch) -> Judge:

@@ -124,7 +124,8 @@ class Learner:
         due = int((step - settings.warm_up) * settings.updates_per_step)
         source = None if settings.share_data else self.index
         while self.updates < due:
-            numbers = self.agent.update(replay.sample(settings.sac.batch, self.task, self.rng, source))
+            rows = replay.sample(settings.sac.batch, self.task, self.rng, source, settings.demonstration_share)
+            numbers = self.agent.update(rows)
             self.updates += 1
             self._sum("updates", 1.0)
             for name, value in numbers.items():

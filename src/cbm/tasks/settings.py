@@ -95,6 +95,9 @@ class LearnSettings:
     """Transitions kept; the oldest go first."""
     demonstrations: int = 0
     """Scripted episodes put into the buffer before learning starts."""
+    demonstration_share: float = 0.0
+    """Share of each update's rows that is drawn from these episodes; the rest is drawn from all rows alike. More: what
+    they show is remembered for longer in runs of many steps, and what the policy itself finds counts less."""
     evaluate_every: int = 10_000
     """Steps between evaluations."""
     episodes: int = 50
@@ -145,6 +148,7 @@ class LearnSettings:
         _number(self, "off", low=0)
         _number(self, "on", low=self.off)
         _number(self, "weakest_effect", low=0)
+        _number(self, "demonstration_share", low=0, high=1)
         for name in ("reset_on_change", "catch_up", "fresh_start", "share_data"):
             if not isinstance(getattr(self, name), bool):
                 raise DataError(f"setting {name} must be true or false, got {getattr(self, name)!r}")
@@ -185,12 +189,12 @@ def _laptop(world: str) -> LearnSettings:
         return LearnSettings(
             sac=replace(sac, learning_rate=1e-3), demonstrations=100, weakest_effect=0.06, abstraction_every=10_000
         )
-    if world == "contact":  # episodes of 50 steps, learned within 20 k: the abstraction must settle before that
+    if world == "contact":  # episodes of 50 steps, learned within 20 k: the first decision comes before the first update
         return LearnSettings(
             sac=replace(sac, learning_rate=1e-3, gamma=0.95),
             demonstrations=100,
             evaluate_every=2_000,
-            abstraction_from=4_000,
+            abstraction_from=2_000,
             abstraction_every=4_000,
             minimum_interval=4_000,
         )
