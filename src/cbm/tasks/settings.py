@@ -53,10 +53,9 @@ class SacSettings:
     """Normalised inputs are cut off at plus and minus this many standard deviations, then masked."""
 
     def __post_init__(self) -> None:
-        hidden = self.hidden
-        if not isinstance(hidden, list | tuple) or not hidden or not all(_is_whole(n) and n >= 1 for n in hidden):
-            raise DataError(f"setting hidden must be a list of positive whole numbers, got {hidden!r}")
-        object.__setattr__(self, "hidden", tuple(hidden))
+        _whole_numbers(self, "hidden", 1)
+        if not self.hidden:
+            raise DataError("setting hidden must be a list of positive whole numbers, got none")
         _whole(self, "batch", 1)
         _number(self, "learning_rate", low=0, open_low=True)
         _number(self, "gamma", low=0, high=1)
@@ -128,9 +127,9 @@ class LearnSettings:
     catch_up: bool = True
     """Whether a policy that started anew at once makes as many updates as it had made before, on the same buffer.
     Costs time, not steps of the environment."""
-    fresh_start: bool = True
-    """Whether every policy starts anew at the first update of the abstraction, another one or not: what it learned
-    from its first data stands in its way, and methods are to be compared by what they keep. Needs `reset_on_change`."""
+    fresh_starts: tuple[int, ...] = (10_000,)
+    """Steps at which every policy starts anew, another abstraction or not: what it learned from its first data stands
+    in its way, and methods are to be compared by what they keep."""
     share_data: bool = True
     """Whether tasks learned at once also learn from each other's transitions."""
 
@@ -149,12 +148,13 @@ class LearnSettings:
         _number(self, "on", low=self.off)
         _number(self, "weakest_effect", low=0)
         _number(self, "demonstration_share", low=0, high=1)
-        for name in ("reset_on_change", "catch_up", "fresh_start", "share_data"):
+        _whole_numbers(self, "fresh_starts", 0)
+        for name in ("reset_on_change", "catch_up", "share_data"):
             if not isinstance(getattr(self, name), bool):
                 raise DataError(f"setting {name} must be true or false, got {getattr(self, name)!r}")
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "sac": self.sac.to_json()}
+        return {**asdict(self), "sac": self.sac.to_json(), "fresh_starts": list(self.fresh_starts)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> LearnSettings:
@@ -172,6 +172,8 @@ _PAPER_ALPHA = {
     ("walker", "walk"): (0.5, 0.1, 1.0),
 }
 _PAPER_DECAY_FACTOR = 10.0
+PAPER_THRESHOLD = 0.02
+"""Nats that an effect must have to count, in the paper."""
 
 
 def preset(name: Preset, world: str = "", task: str = "") -> LearnSettings:
@@ -187,9 +189,12 @@ def _laptop(world: str) -> LearnSettings:
     sac = SacSettings(layer_norm=True)
     if world in ("block", "tool"):  # that things may push each other is true, and seldom of use
         return LearnSettings(
-            sac=replace(sac, learning_rate=1e-3), demonstrations=100, weakest_effect=0.06, abstraction_every=10_000
+            sac=replace(sac, learning_rate=1e-3),
+            demonstrations=100,
+            weakest_effect=PAPER_THRESHOLD,
+            abstraction_every=10_000,
         )
-    if world == "contact":  # episodes of 50 steps, learned within 20 k: the first decision comes before the first update
+    if world == "contact":  # episodes of 50 steps, learned within 20 k: decide before the first update
         return LearnSettings(
             sac=replace(sac, learning_rate=1e-3, gamma=0.95),
             demonstrations=100,
@@ -197,6 +202,7 @@ def _laptop(world: str) -> LearnSettings:
             abstraction_from=2_000,
             abstraction_every=4_000,
             minimum_interval=4_000,
+            fresh_starts=(),
         )
     if world in ("cheetah", "walker"):  # episodes of 1000 steps: look further ahead, and decide less often
         return LearnSettings(
@@ -206,6 +212,7 @@ def _laptop(world: str) -> LearnSettings:
             episodes=10,
             abstraction_from=20_000,
             abstraction_every=40_000,
+            fresh_starts=(20_000,),
         )
     return LearnSettings(sac=sac)
 
@@ -240,8 +247,8 @@ def _paper(world: str, task: str) -> LearnSettings:
         minimum_interval=50_000,
         checkpoint_every=100_000,
         catch_up=False,
-        fresh_start=False,
-        weakest_effect=0.02,
+        fresh_starts=(),
+        weakest_effect=PAPER_THRESHOLD,
     )
 
 
@@ -256,6 +263,7 @@ def _debug() -> LearnSettings:
         abstraction_every=200,
         abstraction_from=200,
         minimum_interval=200,
+        fresh_starts=(200,),
         model_updates=10,
         dynamics_updates=10,
         checkpoint_every=400,
@@ -281,6 +289,14 @@ def _whole(record: object, name: str, low: int, none: bool = False) -> None:
         return
     if not _is_whole(value) or value < low:
         raise DataError(f"setting {name} must be a whole number of at least {low}, got {value!r}")
+
+
+def _whole_numbers(record: object, name: str, low: int) -> None:
+    """A list becomes a tuple, as a frozen record has it."""
+    value = getattr(record, name)
+    if not isinstance(value, list | tuple) or not all(_is_whole(n) and n >= low for n in value):
+        raise DataError(f"setting {name} must be a list of whole numbers of at least {low}, got {value!r}")
+    object.__setattr__(record, name, tuple(value))
 
 
 def _number(
