@@ -202,7 +202,7 @@ def _laptop(world: str) -> LearnSettings:
             abstraction_from=2_000,
             abstraction_every=4_000,
             minimum_interval=4_000,
-            fresh_starts=(),
+            fresh_starts=(2_000,),
         )
     if world in ("cheetah", "walker"):  # episodes of 1000 steps: look further ahead, and decide less often
         return LearnSettings(
