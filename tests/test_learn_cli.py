@@ -12,6 +12,7 @@ import pytest
 from cbm.discovery.settings import preset
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
+from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.tasks import assess, prediction
 
@@ -94,6 +95,38 @@ def test_settings_can_be_changed(run: Run, tmp_path: Path) -> None:
     settings = config["settings"]
     assert settings["episodes"] == 2
     assert (settings["sac"]["gamma"], settings["sac"]["hidden"], settings["sac"]["alpha"]) == (0.5, [4], "schedule")
+
+
+@pytest.mark.parametrize(
+    ("twice", "said"),
+    [
+        (("--set", "gamma=0.5", "--set", "sac.gamma=0.6"), "--set gamma: given twice"),
+        (("--set", "episodes=2", "--set", "episodes=2"), "--set episodes: given twice"),
+        (("--method-option", "width=8", "--method-option", "width=9"), "--method-option width: given twice"),
+    ],
+)
+def test_nothing_is_set_twice(run: Run, refused: Any, tmp_path: Path, twice: tuple[str, ...], said: str) -> None:
+    refused(run("learn", "light", "--method", "tia", "--out", tmp_path / "r", *SMALL, *twice), said)
+    assert not (tmp_path / "r").exists()
+
+
+def test_divergence_is_told_as_such(run: Run, tmp_path: Path) -> None:
+    arguments = ("learn", "light", "--method", "full", "--out", tmp_path / "r", *SMALL, "--set", "learning_rate=1e30")
+    code, _, err = run(*arguments)
+    assert code == 1 and err.startswith("cbm: SAC diverged at update") and "lower learning rate" in err
+
+
+def test_a_finished_run_outlives_its_report(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise DataError("this page cannot be made")
+
+    monkeypatch.setattr("cbm.report.write_report", refuse)
+    arguments = ("learn", "light", "--method", "full", "--out", tmp_path / "r", *SMALL)
+    code, out, err = run(*arguments)
+    assert code == 0 and "cbm: no report could be made: this page cannot be made\n" in err and "cross: " in out
+    (tmp_path / "r" / "eval.csv").unlink()
+    code, out, _ = run(*arguments)
+    assert code == 0 and "finished already" in out and "next    cbm evaluate" in out
 
 
 def test_a_gymnasium_environment(run: Run, tmp_path: Path) -> None:

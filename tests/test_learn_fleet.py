@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -138,6 +139,32 @@ def test_actions_are_stretched_and_ends_kept_apart() -> None:
     assert [m.obs[0, 0] for m in moves] == [0, 1, 2, 0] and [m.next_obs[0, 0] for m in moves] == [1, 2, 3, 1]
     assert moves[0].success["reward"].all() and moves[3].episode.tolist() == [2, 3]
     assert moves[0].action.tolist() == [[-1.0, -1.0], [1.0, 0.0]]  # as the policy chose them
+
+
+class TellsAtTheEnd(Corridor):
+    """Says only when an episode ends whether it was a success, as many environments do; the ends differ."""
+
+    def __init__(self, length: int, reward: float = 1.0):
+        self.length, self.reward = length, reward
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.position += 1
+        over = self.position >= self.length
+        return np.array([self.position]), self.reward, over, False, {"is_success": self.length == 2} if over else {}
+
+
+def test_success_may_be_told_at_the_end_of_an_episode_only() -> None:
+    lengths = iter([2, 3])
+    fleet = GymFleet(lambda: TellsAtTheEnd(next(lengths)), 2, np.random.default_rng(0))
+    told = [fleet.step(np.zeros((2, 2))).success for _ in range(3)]
+    assert told[0] == {}  # nobody has said anything
+    assert told[1]["reward"].tolist() == [True, False] and told[2]["reward"].tolist() == [False, False]
+
+
+def test_a_reward_that_is_no_number_is_refused() -> None:
+    fleet = GymFleet(lambda: TellsAtTheEnd(3, math.nan), 2, np.random.default_rng(0))
+    with pytest.raises(DataError, match="the environment's reward is not finite: nan"):
+        fleet.step(np.zeros((2, 2)))
 
 
 def test_time_limits_truncate() -> None:

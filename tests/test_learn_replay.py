@@ -67,32 +67,6 @@ def test_sampled_rows_are_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (again.reward == sample.reward).all()
 
 
-def test_a_share_of_each_batch_comes_from_the_demonstrations() -> None:
-    replay = Replay(FACTORS, ("goal_x", "goal_y"), ("cross", "park"), capacity=100)
-    replay.add(_moves(0, 10))
-    replay.add(_moves(10, 10))
-    for first in range(20, 100, 10):
-        replay.add(_moves(first, 10), source=0)
-
-    def shown(share: float, of: Replay = replay) -> float:
-        """Share of a large batch that are rows before the twentieth."""
-        drawn = of.sample(4000, "cross", np.random.default_rng(5), shown=share).reward
-        return float((drawn < 20).float().mean())
-
-    assert shown(0.0) == pytest.approx(0.2, abs=0.02)  # as any other rows
-    assert shown(0.5) == pytest.approx(0.5 + 0.5 * 0.2, abs=0.02)
-    assert shown(1.0) == 1.0
-    again = Replay(FACTORS, ("goal_x", "goal_y"), ("cross", "park"), capacity=100)
-    again.put(**replay.numbered(0, 100))  # as a checkpoint brings them back
-    assert again.shown == 20 and shown(1.0, again) == 1.0
-    replay.add(_moves(100, 15), source=0)  # the first fifteen are overwritten
-    assert sorted({int(n) for n in replay.sample(500, "cross", np.random.default_rng(0), shown=1.0).reward}) == [
-        15, 16, 17, 18, 19,
-    ]  # fmt: skip
-    replay.add(_moves(115, 5), source=0)  # and the rest: the share is drawn from what there is
-    assert shown(1.0) == 0.0
-
-
 def test_the_oldest_rows_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_module, "CHUNK", 16)
     replay = _replay(capacity=64, rows=250)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -141,6 +142,29 @@ def test_dict_observations_are_flattened() -> None:
     observation = {"b": np.array([1, 2], np.float32), "a": np.array([[3], [4]], np.float32)}
     np.testing.assert_array_equal(wrapped.observation(observation), [2, 3])
     assert wrapped.observation_space == spaces.Box(np.array([-1, 0], np.float32), np.ones(2, np.float32))
+
+
+def test_a_run_instead_of_a_graph(tmp_path: Path) -> None:
+    env = GymWorld("light")
+    true_graph(env).save(tmp_path / "graph.json")
+    wrapped = [AbstractionWrapper(env, graph, reward="park") for graph in (tmp_path, str(tmp_path), true_graph(env))]
+    assert wrapped[0].kept == wrapped[1].kept == wrapped[2].kept == ("position", "speed")
+    with pytest.raises(DataError, match="nowhere"):
+        AbstractionWrapper(env, tmp_path / "nowhere", reward="park")
+
+
+def test_names_of_a_mask_over_a_dict_are_its_keys() -> None:
+    parts: OrderedDict[str, spaces.Space[Any]] = OrderedDict(b=spaces.Box(-1, 1, (2,)), a=spaces.Box(0, 1, (2, 1)))
+    env = AbstractionWrapper(Plain(spaces.Dict(parts)), [True, False, True, False])
+    names = Factors.from_spaces(env.env.observation_space, spaces.Discrete(1)).names
+    assert env.kept == (names[0], names[2])
+
+
+@pytest.mark.parametrize("mode", ["drop", "mask"])
+def test_an_observation_of_another_shape_is_refused(mode: Mode) -> None:
+    env = AbstractionWrapper(Plain(spaces.Box(-1, 1, (3,))), [True, False, True], mode=mode)
+    with pytest.raises(DataError, match=r"observation: shape \(1,\), expected \(3,\)"):
+        env.observation(np.ones(1, np.float32))
 
 
 def test_wrappers_can_be_stacked() -> None:

@@ -71,6 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return FAILED
+    except FloatingPointError as error:  # numbers that grew without bounds while something was learned
+        _complain(str(error))
+        return FAILED
     except Exception as error:
         if os.environ.get("CBM_DEBUG"):
             traceback.print_exc()

@@ -8,6 +8,7 @@ Works on flat Box observations and on Dict observations, which are flattened in 
 
 from __future__ import annotations
 
+import os
 from typing import Any, Literal, get_args
 
 import gymnasium
@@ -37,12 +38,12 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
     def __init__(
         self,
         env: gymnasium.Env[Any, Any],
-        graph: CausalGraph | ArrayLike,
+        graph: CausalGraph | str | os.PathLike[str] | ArrayLike,
         reward: str | None = None,
         mode: Mode = "drop",
         rule: Rule = "cbm",
     ):
-        """`graph` is a causal graph, with the `reward` and `rule` that decide, or (d,) booleans.
+        """`graph` is a causal graph or a run with one, with the `reward` and `rule` that decide, or (d,) booleans.
 
         `mode="drop"` shrinks the observation to the kept variables. `mode="mask"` keeps its shape and
         sets the others to 0; where 0 is not a neutral value, normalise inside of this wrapper.
@@ -54,15 +55,19 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
         self.mode = mode
         box = _flat_space(env.observation_space)
         known, self.shown_context = _known_columns(env, len(box.low))
+        in_keys = _factors_of_dict(env)
+        if isinstance(graph, str | os.PathLike):
+            graph = CausalGraph.load(graph)
         if isinstance(graph, CausalGraph):
             columns = len(box.low) - len(self.shown_context)
-            _check_same_variables(graph, columns, known or _factors_of_dict(env, graph))
+            same_names = in_keys is not None and set(in_keys.names) == set(graph.variables)
+            _check_same_variables(graph, columns, known or (in_keys if same_names else None))  # then their order counts
             self.mask = graph.mask(reward, rule)
             self.kept = graph.names_of(self.mask)
         else:
             if reward is not None:
                 raise DataError(f"reward {reward!r}: a mask is the same for every reward, a graph is needed")
-            names = (known or Factors.from_spaces(box, spaces.Discrete(1))).names
+            names = (known or in_keys or Factors.from_spaces(box, spaces.Discrete(1))).names
             self.mask = zeros_and_ones(graph, (len(names),), "mask", names)
             self.kept = tuple(names[i] for i in np.flatnonzero(self.mask))
         if mode == "drop" and not self.kept + self.shown_context:
@@ -83,6 +88,8 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
 
     def observation(self, observation: Any) -> np.ndarray:
         flat = np.asarray(spaces.flatten(self.env.observation_space, observation))
+        if flat.shape != self._columns.shape:
+            raise DataError(f"observation: shape {flat.shape}, expected {self._columns.shape}")
         return flat[self._columns] if self.mode == "drop" else np.where(self._columns, flat, 0).astype(flat.dtype)
 
     def _space(self, box: spaces.Box) -> spaces.Box:
@@ -120,15 +127,14 @@ def _known_columns(env: gymnasium.Env[Any, Any], columns: int) -> tuple[Factors 
     return (factors, ()) if len(factors) == columns else (None, ())
 
 
-def _factors_of_dict(env: gymnasium.Env[Any, Any], graph: CausalGraph) -> Factors | None:
-    """Names from the keys of a Dict when the graph uses the same ones: then their order counts too."""
+def _factors_of_dict(env: gymnasium.Env[Any, Any]) -> Factors | None:
+    """Names from the keys of a Dict."""
     if not isinstance(env.observation_space, spaces.Dict):
         return None
     try:
-        factors = Factors.from_spaces(env.observation_space, spaces.Discrete(1))
+        return Factors.from_spaces(env.observation_space, spaces.Discrete(1))
     except DataError:  # nested, say: its columns have no names of their own
         return None
-    return factors if set(factors.names) == set(graph.variables) else None
 
 
 def _check_same_variables(graph: CausalGraph, columns: int, factors: Factors | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -98,7 +99,6 @@ def main(arguments: list[str]) -> None:
     check_installed()
     import torch
 
-    from cbm.report import write_report
     from cbm.tasks.loop import learn
 
     torch.set_num_threads(options.threads)
@@ -110,13 +110,23 @@ def main(arguments: list[str]) -> None:
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"the same command goes on from the last checkpoint in {options.out}") from None
     if not already or not (options.out / "report.html").is_file():
-        write_report([options.out], options.out / "report.html")
+        _write_report(options.out)
     if options.json:
         print_json({"run": str(options.out), "finished": "already" if already else True, **result})
         return
     if already:
         show(f"{options.out} is finished already: nothing to do. Its result:\n")
     show_result(plan, options.out, result)
+
+
+def _write_report(run: Path) -> None:
+    """What was learned stays learned, whatever is wrong with the page about it."""
+    from cbm.report import write_report
+
+    try:
+        write_report([run], run / "report.html")
+    except DataError as error:
+        print(f"cbm: no report could be made: {error}", file=sys.stderr)
 
 
 # From options to a plan
@@ -153,14 +163,14 @@ def plan_from(options: Options) -> Plan:
         dynamics=options.dynamics,
         rewards=rewards,  # type: ignore[arg-type]
         model=options.model or "implicit",  # type: ignore[arg-type]
-        method_options=dict(_pair("--method-option", pair) for pair in options.method_option),
+        method_options=_pairs("--method-option", options.method_option),
         pretrain=options.pretrain,
     )
 
 
 def _settings(options: Options, world: str, task: str) -> LearnSettings:
     settings = preset(options.preset, world, task)  # type: ignore[arg-type]
-    changes = dict(_pair("--set", pair) for pair in options.set)
+    changes = _pairs("--set", options.set, "sac.")
     if options.demonstrations is not None:
         if "demonstrations" in changes:
             raise DataError("--demonstrations and --set demonstrations cannot be given together")
@@ -173,6 +183,16 @@ def _settings(options: Options, world: str, task: str) -> LearnSettings:
     sac = {key.removeprefix("sac."): value for key, value in changes.items() if key.removeprefix("sac.") in inner}
     rest = {key: value for key, value in changes.items() if key in own}
     return replace(settings, **rest, sac=replace(settings.sac, **sac))
+
+
+def _pairs(what: str, texts: tuple[str, ...], prefix: str = "") -> dict[str, Any]:
+    """KEY=VALUE by key; a key with and without the prefix is the same."""
+    pairs = [_pair(what, text) for text in texts]
+    keys = [key.removeprefix(prefix) for key, _ in pairs]
+    twice = [key for key in keys if keys.count(key) > 1]
+    if twice:
+        raise DataError(f"{what} {twice[0]}: given twice")
+    return dict(pairs)
 
 
 def _pair(what: str, text: str) -> tuple[str, Any]:
@@ -229,7 +249,8 @@ def _show_task(task: str, found: dict[str, Any], variables: list[str], true: lis
 
 def _show_curves(run: Path) -> None:
     """Some evenly spaced lines of eval.csv."""
-    lines = [line.split(",") for line in (run / "eval.csv").read_text().splitlines()]
+    path = run / "eval.csv"
+    lines = [line.split(",") for line in path.read_text().splitlines()] if path.is_file() else []
     rows = [dict(zip(lines[0], line)) for line in lines[1:]]
     chosen = sorted({round(k * (len(rows) - 1) / max(1, CURVE_ROWS - 1)) for k in range(CURVE_ROWS)}) if rows else []
     titles = ("task", "step", "return", "success", "kept", "seconds")

@@ -151,7 +151,10 @@ class Agent:
             "entropy": -log_density.detach().mean().item(),
         }
         if not math.isfinite(numbers["critic_loss"] + numbers["actor_loss"]):
-            raise FloatingPointError(f"SAC diverged at update {self.updates}: {numbers}")
+            shown = ", ".join(f"{name} {value:.3g}" for name, value in numbers.items())
+            raise FloatingPointError(
+                f"SAC diverged at update {self.updates} ({shown}): a lower learning rate or smaller rewards may help"
+            )
         return numbers
 
     # Going on later

@@ -179,6 +179,9 @@ class GymFleet:
             for env, row in zip(self.envs, stretched)
         ]
         after = np.stack([self._flat(result[0]) for result in results])
+        reward = np.array([float(result[1]) for result in results])
+        if not np.isfinite(reward).all():
+            raise DataError(f"the environment's reward is not finite: {reward[~np.isfinite(reward)][0]}")
         self.steps = self.steps + 1
         terminated = np.array([bool(result[2]) for result in results])
         truncated = (np.array([bool(result[3]) for result in results]) | (self.steps >= self.horizon)) & ~terminated
@@ -188,7 +191,7 @@ class GymFleet:
             action=action,
             next_obs=after,
             next_context=self.context,
-            rewards={REWARD: np.array([float(result[1]) for result in results])},
+            rewards={REWARD: reward},
             success=_success([result[4] for result in results]),
             terminated=terminated,
             truncated=truncated,
@@ -229,8 +232,7 @@ def action_bounds(space: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _success(infos: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """`is_success` (or `success`) in the info of every copy, where environments tell it."""
+    """`is_success` (or `success`) in the info, where any copy tells it: many do so at the end of an episode only."""
     told = [info.get("is_success", info.get("success")) for info in infos]
-    if any(not isinstance(value, bool | int | float | np.number | np.bool_) for value in told):
-        return {}
-    return {REWARD: np.array([bool(value) for value in told])}
+    known = [isinstance(value, bool | int | float | np.number | np.bool_) for value in told]
+    return {REWARD: np.array([k and bool(value) for k, value in zip(known, told)])} if any(known) else {}

@@ -121,8 +121,7 @@ class Learner:
         due = int((step - settings.warm_up) * settings.updates_per_step)
         source = None if settings.share_data else self.index
         while self.updates < due:
-            rows = replay.sample(settings.sac.batch, self.task, self.rng, source, settings.demonstration_share)
-            numbers = self.agent.update(rows)
+            numbers = self.agent.update(replay.sample(settings.sac.batch, self.task, self.rng, source))
             self.updates += 1
             self._sum("updates", 1.0)
             for name, value in numbers.items():
@@ -174,7 +173,8 @@ class Learner:
         if self.fleet is not None:
             running = saved["running"]
             self.fleet.restore(running["fleet"])
-            self.earned, self.reached = running["earned"], running["reached"]
+            if self.arena.exact:  # else these episodes are not gone on with
+                self.earned, self.reached = running["earned"], running["reached"]
 
 
 def derived(seed: int, *more: int) -> int:

@@ -41,8 +41,6 @@ class Replay:
         self.width = int(ends[-1])
         self.total = 0
         """Rows that ever came."""
-        self.shown = 0
-        """Of these, demonstrations; they are the first ones."""
         self.rows = np.empty((0, self.width), np.float32)
         self.episode = np.empty(0, np.int64)
         self.source = np.empty(0, np.int16)
@@ -63,8 +61,6 @@ class Replay:
         self._grow(min(self.capacity, self.total + len(rows)))
         at = (self.total + np.arange(len(rows))) % self.capacity
         self.rows[at], self.episode[at], self.source[at] = rows, episode, source
-        if demonstrations := int(np.count_nonzero(source == EVERYONE)):
-            self.shown = self.total + demonstrations
         self.total += len(rows)
 
     def _grow(self, needed: int) -> None:
@@ -85,23 +81,14 @@ class Replay:
 
     # For policies
 
-    def sample(
-        self, n: int, task: str, rng: np.random.Generator, source: int | None = None, shown: float = 0.0
-    ) -> Sample:
-        """n rows drawn with replacement, from all of them or only from those of one source and of nobody's.
-
-        A share of `shown` is drawn from the demonstrations, as long as there are any.
-        """
+    def sample(self, n: int, task: str, rng: np.random.Generator, source: int | None = None) -> Sample:
+        """n rows drawn with replacement, from all of them or only from those of one source and of nobody's."""
         if source is None:
             at = rng.integers(len(self), size=n)
         else:
             own = self.source[: len(self)]
             own_rows = np.flatnonzero((own == source) | (own == EVERYONE))
             at = own_rows[rng.integers(len(own_rows), size=n)]
-        oldest = self.total - len(self)
-        if shown and self.shown > oldest:
-            some = round(shown * n)
-            at[:some] = rng.integers(oldest, self.shown, size=some) % self.capacity
         block = torch.from_numpy(self.rows[at])
         parts = {name: block[:, columns] for name, columns in self.columns.items()}
         reward = parts.pop("rewards")[:, self.tasks.index(task)]

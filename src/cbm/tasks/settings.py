@@ -94,9 +94,6 @@ class LearnSettings:
     """Transitions kept; the oldest go first."""
     demonstrations: int = 0
     """Scripted episodes put into the buffer before learning starts."""
-    demonstration_share: float = 0.0
-    """Share of each update's rows that is drawn from these episodes; the rest is drawn from all rows alike. More: what
-    they show is remembered for longer in runs of many steps, and what the policy itself finds counts less."""
     evaluate_every: int = 10_000
     """Steps between evaluations."""
     episodes: int = 50
@@ -147,7 +144,6 @@ class LearnSettings:
         _number(self, "off", low=0)
         _number(self, "on", low=self.off)
         _number(self, "weakest_effect", low=0)
-        _number(self, "demonstration_share", low=0, high=1)
         _whole_numbers(self, "fresh_starts", 0)
         for name in ("reset_on_change", "catch_up", "share_data"):
             if not isinstance(getattr(self, name), bool):

@@ -110,9 +110,8 @@ class Snapshots:
                 print(f"cbm: {problems[0]}; going on from {path.name} before it", file=sys.stderr)
             return state
         if problems:
-            raise DataError(
-                f"{self.directory}: no checkpoint can be read ({'; '.join(problems)}); remove the run to start again"
-            )
+            found = "; ".join(dict.fromkeys(problems))  # older rows are in all of them
+            raise DataError(f"{self.directory}: no checkpoint can be read ({found}); remove the run to start again")
         return None
 
     def _read_rows(self, replay: Replay) -> None:
