@@ -103,27 +103,22 @@ def test_the_mask_changes_when_it_may_and_resets_the_policy(scripted: Any, tmp_p
     assert kept == {200: 2, 400: 2, 460: 2}
 
 
-@pytest.mark.parametrize("steps", [(), (200,), (200, 260)])
-def test_every_policy_starts_anew_at_certain_steps(scripted: Any, tmp_path: Path, steps: tuple[int, ...]) -> None:
-    """Also that of a method which keeps what it kept, and between two decisions."""
-    settings = small_settings(abstraction_from=200, abstraction_every=40, updates_per_step=0.5, fresh_starts=steps)
+@pytest.mark.parametrize("fresh_start", [False, True])
+def test_every_policy_starts_anew_once(scripted: Any, tmp_path: Path, fresh_start: bool) -> None:
+    """Also that of a method which keeps what it kept."""
+    settings = small_settings(abstraction_from=200, abstraction_every=40, updates_per_step=0.5, fresh_start=fresh_start)
     resets = scripted([list(range(D))])
     learn(small_plan(settings=settings, steps=400), tmp_path)
-    due = [(step - 4 - 100) // 2 for step in steps]  # before the updates of that step
-    assert resets == list(np.cumsum(due))
+    assert resets == ([(200 - 4 - 100) // 2] if fresh_start else [])
     decisions = lines_of(tmp_path, "abstraction.jsonl")
     assert not any(line["changed"] for line in decisions)
-    assert [line["step"] for line in decisions if line["reset"]] == list(steps)
-    assert [line["step"] for line in decisions if line["step"] not in steps] == [
-        step for step in (100, 200, 240, 280, 320, 360, 400) if step not in steps
-    ]
+    assert [line["step"] for line in decisions if line["reset"]] == ([200] if fresh_start else [])
 
 
 def test_no_reset_unless_wanted_and_nothing_after_the_last_look(scripted: Any, tmp_path: Path) -> None:
     settings = small_settings(
-        abstraction_from=200, abstraction_every=40, minimum_interval=0, abstraction_until=300, reset_on_change=False,
-        fresh_starts=(),
-    )  # fmt: skip
+        abstraction_from=200, abstraction_every=40, minimum_interval=0, abstraction_until=300, reset_on_change=False
+    )
     resets = scripted([[0], [1], [2], [3], [4]])
     learn(small_plan(settings=settings, steps=400), tmp_path)
     assert resets == []

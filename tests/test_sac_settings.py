@@ -102,8 +102,6 @@ def test_agents_refuse(field: str, value: Any, message: str) -> None:
         ("on", 0.5, "on must be a number at least 0.6"),  # below `off`
         ("abstraction_until", "never", "abstraction_until"),
         ("reset_on_change", 1, "reset_on_change must be true or false"),
-        ("fresh_starts", 4000, "fresh_starts must be a list of whole numbers of at least 0, got 4000"),
-        ("fresh_starts", [-1], "fresh_starts"),
         ("sac", 3, "sac must hold the settings of an agent"),
     ],
 )

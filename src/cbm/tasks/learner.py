@@ -49,6 +49,8 @@ class Learner:
         self.fleet: Fleet | None = None
         self.updates = 0
         """Of the policy as it is: what a reset undid, and is to be made up for, does not count."""
+        self.decided = False
+        """Whether there has been an update of the abstraction."""
         self.changed_at: int | None = None
         """Step of the last change of the mask; None: it has never changed since updates began."""
         self.sums: dict[str, float] = {}
@@ -100,15 +102,16 @@ class Learner:
         self.agent.normaliser.freeze()
         self.agent.set_mask(self.method.mask())
 
-    def choose(self, step: int, fresh: bool) -> Choice:
-        """Take up the method's mask, unless the present one is too young; with another one, or `fresh`, begin anew."""
+    def choose(self, step: int) -> Choice:
+        """Take up the method's mask, unless the present one is too young."""
         settings, wanted = self.plan.settings, self.method.mask()
         young = self.changed_at is not None and step - self.changed_at < settings.minimum_interval
         changed = not young and bool((wanted != self.agent.mask).any())
+        first, self.decided = not self.decided, True
         if changed:
             self.agent.set_mask(wanted)
             self.changed_at = step
-        reset = fresh or (changed and settings.reset_on_change)
+        reset = settings.reset_on_change and (changed or (first and settings.fresh_start))
         if reset:
             self.agent.reset()
             if settings.catch_up:
@@ -158,6 +161,7 @@ class Learner:
             "rng": self.rng.bit_generator.state,
             "updates": self.updates,
             "changed_at": self.changed_at,
+            "decided": self.decided,
             "sums": self.sums,
             "latest": self.latest,
             "running": running,
@@ -168,7 +172,7 @@ class Learner:
         self.agent.restore(saved["agent"])
         self.method.restore(saved["method"])
         self.rng.bit_generator.state = saved["rng"]
-        self.updates, self.changed_at = saved["updates"], saved["changed_at"]
+        self.updates, self.changed_at, self.decided = saved["updates"], saved["changed_at"], saved["decided"]
         self.sums, self.latest = saved["sums"], saved["latest"]
         if self.fleet is not None:
             running = saved["running"]

@@ -96,13 +96,11 @@ class Learning:
                         for learner in learners:
                             learner.begin(replay)
                             self._chosen(learner, Choice(changed=False, reset=False))
-                    due, fresh = self._abstraction_is_due(), any(map(self._passed, settings.fresh_starts))
-                    if due:
+                    if self._abstraction_is_due():
                         with self._timed("abstraction"):
                             self._update_models(learners)  # 7
-                    if due or fresh:
-                        for learner in learners:  # 8
-                            self._chosen(learner, learner.choose(self.step, fresh))
+                            for learner in learners:  # 8
+                                self._chosen(learner, learner.choose(self.step))
                     with self._timed("policy"):
                         for learner in learners:  # 9
                             learner.improve(replay, self.step)

@@ -53,9 +53,10 @@ class SacSettings:
     """Normalised inputs are cut off at plus and minus this many standard deviations, then masked."""
 
     def __post_init__(self) -> None:
-        _whole_numbers(self, "hidden", 1)
-        if not self.hidden:
-            raise DataError("setting hidden must be a list of positive whole numbers, got none")
+        hidden = self.hidden
+        if not isinstance(hidden, list | tuple) or not hidden or not all(_is_whole(n) and n >= 1 for n in hidden):
+            raise DataError(f"setting hidden must be a list of positive whole numbers, got {hidden!r}")
+        object.__setattr__(self, "hidden", tuple(hidden))
         _whole(self, "batch", 1)
         _number(self, "learning_rate", low=0, open_low=True)
         _number(self, "gamma", low=0, high=1)
@@ -124,9 +125,9 @@ class LearnSettings:
     catch_up: bool = True
     """Whether a policy that started anew at once makes as many updates as it had made before, on the same buffer.
     Costs time, not steps of the environment."""
-    fresh_starts: tuple[int, ...] = (10_000,)
-    """Steps at which every policy starts anew, another abstraction or not: what it learned from its first data stands
-    in its way, and methods are to be compared by what they keep."""
+    fresh_start: bool = True
+    """Whether every policy starts anew at the first update of the abstraction, another one or not: what it learned
+    from its first data stands in its way, and methods are to be compared by what they keep. Needs `reset_on_change`."""
     share_data: bool = True
     """Whether tasks learned at once also learn from each other's transitions."""
 
@@ -144,13 +145,12 @@ class LearnSettings:
         _number(self, "off", low=0)
         _number(self, "on", low=self.off)
         _number(self, "weakest_effect", low=0)
-        _whole_numbers(self, "fresh_starts", 0)
-        for name in ("reset_on_change", "catch_up", "share_data"):
+        for name in ("reset_on_change", "catch_up", "fresh_start", "share_data"):
             if not isinstance(getattr(self, name), bool):
                 raise DataError(f"setting {name} must be true or false, got {getattr(self, name)!r}")
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "sac": self.sac.to_json(), "fresh_starts": list(self.fresh_starts)}
+        return {**asdict(self), "sac": self.sac.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> LearnSettings:
@@ -198,7 +198,6 @@ def _laptop(world: str) -> LearnSettings:
             abstraction_from=2_000,
             abstraction_every=4_000,
             minimum_interval=4_000,
-            fresh_starts=(2_000,),
         )
     if world in ("cheetah", "walker"):  # episodes of 1000 steps: look further ahead, and decide less often
         return LearnSettings(
@@ -208,7 +207,6 @@ def _laptop(world: str) -> LearnSettings:
             episodes=10,
             abstraction_from=20_000,
             abstraction_every=40_000,
-            fresh_starts=(20_000,),
         )
     return LearnSettings(sac=sac)
 
@@ -243,7 +241,7 @@ def _paper(world: str, task: str) -> LearnSettings:
         minimum_interval=50_000,
         checkpoint_every=100_000,
         catch_up=False,
-        fresh_starts=(),
+        fresh_start=False,
         weakest_effect=PAPER_THRESHOLD,
     )
 
@@ -259,7 +257,6 @@ def _debug() -> LearnSettings:
         abstraction_every=200,
         abstraction_from=200,
         minimum_interval=200,
-        fresh_starts=(200,),
         model_updates=10,
         dynamics_updates=10,
         checkpoint_every=400,
@@ -285,14 +282,6 @@ def _whole(record: object, name: str, low: int, none: bool = False) -> None:
         return
     if not _is_whole(value) or value < low:
         raise DataError(f"setting {name} must be a whole number of at least {low}, got {value!r}")
-
-
-def _whole_numbers(record: object, name: str, low: int) -> None:
-    """A list becomes a tuple, as a frozen record has it."""
-    value = getattr(record, name)
-    if not isinstance(value, list | tuple) or not all(_is_whole(n) and n >= low for n in value):
-        raise DataError(f"setting {name} must be a list of whole numbers of at least {low}, got {value!r}")
-    object.__setattr__(record, name, tuple(value))
 
 
 def _number(
