@@ -37,7 +37,7 @@ FIT_ROWS = 40_000  # rows that scales, knots and targets are fitted to, at most
 POOL = 40_000  # rows that one call trains on, at most
 FIRST = 3  # times as many updates in the first call, when there is nothing to go on from
 AGAIN, ENOUGH = 4, 800  # times as many updates of the networks that look again, and how many are enough for these
-SMALLEST, SHARE = 0.005, 0.05  # smallest effect in nats and as share of the strongest, while in training
+SMALLEST = 0.005  # smallest effect in nats, while in training
 SURE = 1.0  # standard errors that an effect must exceed: to leave out a cause costs more than one too many
 DOUBT = 1.0  # standard errors that an effect may lack, where inputs in doubt are kept
 WATCHED = 1000  # rows on which overfitting is watched
@@ -46,11 +46,10 @@ WATCHED = 1000  # rows on which overfitting is watched
 def unfinished(settings: Settings) -> Settings:
     """Judge as befits models that are still in training.
 
-    Their leave-one-out halves lag behind, so that outcomes must say what an input is worth (what the full model
-    believes always favours it), and only what exceeds a larger share of the strongest cause counts.
+    Their leave-one-out halves lag behind, so that outcomes must say what an input is worth: what the full model
+    believes always favours it.
     """
-    least, share = max(SMALLEST, settings.smallest_effect), max(SHARE, settings.strongest_share)
-    return replace(settings, expected=False, smallest_effect=least, strongest_share=share)
+    return replace(settings, expected=False, smallest_effect=max(SMALLEST, settings.smallest_effect))
 
 
 class Source(Protocol):

@@ -20,6 +20,7 @@ from cbm.discovery.settings import Settings
 from cbm.transitions import Transitions
 
 WIDTH, BATCH, ROWS = 128, 320, 6000  # one target needs fewer units, and affords more rows
+SHARE = 0.05  # of the strongest cause that others must reach: few rows, and what is in doubt is kept anyway
 
 
 class RewardSource:
@@ -70,4 +71,6 @@ class OnlineReward:
 def reward_settings(settings: Settings) -> Settings:
     """Those of the dynamics, with a network and a measurement that fit one target."""
     width, rows = min(WIDTH, settings.width), min(ROWS, settings.evaluation_rows)
-    return unfinished(replace(settings, width=width, batch=max(BATCH, settings.batch), evaluation_rows=rows))
+    share = max(SHARE, settings.strongest_share)
+    smaller = replace(settings, width=width, batch=max(BATCH, settings.batch), evaluation_rows=rows)
+    return unfinished(replace(smaller, strongest_share=share))
