@@ -19,6 +19,7 @@ EVALUATIONS = [
     ((None, "170000,1,2,x,100,7,0,cbm,pick"), "line 18: success: 'x' is not a number"),
     ((None, "170000,1,2,1.5,100,7,0,cbm,pick"), r"line 18: success: 1.5 is not in 0\.\.1"),
     ((None, "170000,1,2,0.5,100,37,0,cbm,pick"), r"line 18: kept: 37 is not in 0\.\.36"),
+    ((None, "170000,1,2,,100,7,0,cbm,pick"), "task 'pick': success is missing at step 170000"),
     ((None, "170000,1,2,0.5,100,7,1,cbm,pick"), "line 18: seed: '1', but config.json says '0'"),
     ((None, "170000,1,2,0.5,100,7,0,cdl,pick"), "line 18: method: 'cdl', but config.json says 'cbm'"),
     ((None, "170000,1,2,0.5,100,7,0,cbm,pik"), "line 18: unknown task 'pik'; did you mean 'pick'"),
@@ -81,11 +82,3 @@ def test_odd_files(tmp_path: Path, name: str, content: Any, words: str | None) -
         write_report([path], tmp_path / "report.html")
     assert "\n" not in str(caught.value) and str(path) in str(caught.value)
     assert not (tmp_path / "report.html").exists()
-
-
-def test_success_that_is_told_only_where_there_is_one(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "run")
-    with (path / "eval.csv").open("a") as file:
-        file.write("170000,1,2,,100,7,0,cbm,pick\n")
-    found = read_learning_run(path).evaluations["pick"]
-    assert found.success is not None and found.success[-1] == 0 and found.steps[-1] == 170_000

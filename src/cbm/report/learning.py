@@ -191,8 +191,10 @@ def _evaluations(rows: FloatArray, path: Path, task: str) -> Evaluations:
     backwards = np.flatnonzero(np.diff(steps) <= 0)
     if len(backwards):
         raise DataError(f"{path}: task {task!r}: step {steps[backwards[0] + 1]:g} comes after {steps[backwards[0]]:g}")
-    told = not np.isnan(success).all()  # some environments tell of success only when there is one
-    return Evaluations(steps, seconds, returns, np.nan_to_num(success) if told else None, kept)
+    known = ~np.isnan(success)
+    if known.any() and not known.all():
+        raise DataError(f"{path}: task {task!r}: success is missing at step {steps[~known][0]:g}")
+    return Evaluations(steps, seconds, returns, success if known.any() else None, kept)
 
 
 def read_decisions(path: Path, variables: tuple[str, ...], tasks: tuple[str, ...]) -> dict[str, list[Decision]]:
