@@ -38,6 +38,7 @@ POOL = 40_000  # rows that one call trains on, at most
 FIRST = 3  # times as many updates in the first call, when there is nothing to go on from
 AGAIN, ENOUGH = 4, 800  # times as many updates of the networks that look again, and how many are enough for these
 SMALLEST = 0.005  # smallest effect in nats, while in training
+ALONE = 0.05  # share of the strongest cause that an effect must exceed where no second look confirms it
 SURE = 1.0  # standard errors that an effect must exceed: to leave out a cause costs more than one too many
 DOUBT = 1.0  # standard errors that an effect may lack, where inputs in doubt are kept
 WATCHED = 1000  # rows on which overfitting is watched
@@ -199,12 +200,13 @@ class Follower:
         first, null = np.stack([found.cmi, found.stderr])[..., :real], found.cmi[:, real:]
         strongest = first[0].max(1, initial=0.0)
 
-        def judged(seen: np.ndarray) -> Verdicts:
+        def judged(seen: np.ndarray, share: float = 0.0) -> Verdicts:
             sure = -DOUBT if self.keep_in_doubt else SURE
-            return decide(seen[0], seen[1], null, self.settings, strongest, sure, problem.breadth)
+            settings = replace(self.settings, strongest_share=max(share, self.settings.strongest_share))
+            return decide(seen[0], seen[1], null, settings, strongest, sure, problem.breadth)
 
         if self.again is None:
-            return judged(first)
+            return judged(first, ALONE)
         again = self.again[:, [target.index for target in problem.targets], :real]
         seen = np.isfinite(again[0])
         strongest = np.maximum(strongest, np.where(seen, again[0], 0.0).max(1, initial=0.0))
