@@ -11,7 +11,7 @@ import numpy as np
 
 from cbm.abstraction.rules import cbm_abstraction
 from cbm.checks import unknown_name
-from cbm.envs.registry import make_world
+from cbm.envs.registry import WORLDS, make_world
 from cbm.envs.world import Rng, World
 from cbm.errors import DataError
 from cbm.factors import Factors
@@ -87,8 +87,9 @@ class GymArena:
             env = self.make()
         except gymnasium.error.Error as error:
             raise DataError(f"{name}: {error}") from None
-        except (TypeError, ImportError) as error:  # an unknown option, a module that is not installed
-            raise DataError(f"{name}: cannot be made ({error})") from None
+        except (TypeError, ValueError, AssertionError, LookupError, ImportError) as error:
+            # an option or a value that it does not know, a module that is not installed
+            raise DataError(f"{name}: cannot be made ({type(error).__name__}: {error})") from None
         action_bounds(env.action_space)
         self.factors = Factors.from_spaces(env.observation_space, env.action_space)
         self.truth_rewards: Mapping[str, np.ndarray] = {}
@@ -102,6 +103,8 @@ def make_arena(name: str, options: Mapping[str, Any] | None = None) -> Arena:
     """`contact`, `block`, ... or `gymnasium:ID`."""
     if name.startswith(GYMNASIUM):
         return GymArena(name, options)
+    if name not in WORLDS and name in gymnasium.registry:
+        raise DataError(f"unknown world {name!r}; for the Gymnasium environment write {GYMNASIUM}{name}")
     return WorldArena(name, options)
 
 
