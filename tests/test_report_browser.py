@@ -229,3 +229,22 @@ def test_the_decision_rule_is_told_as_it_was(browser: Any, tmp_path: Path, confi
     open_page(browser, write_report([run_dir], tmp_path / "report.html"))
     assert words in browser.execute_script("return document.querySelector('main').innerText")
     assert complaints(browser) == []
+
+
+@pytest.mark.parametrize(
+    ("result", "notices"),
+    [
+        ({"updates": {"dynamics": 4000, "rewards": 50}}, ["50 for the rewards"]),
+        ({"updates": {"dynamics": 300, "rewards": 200}}, []),
+        ({"updates": {"dynamics": 300, "rewards": EVIL[0]}}, []),
+        ({}, []),
+    ],
+)
+def test_models_that_had_hardly_begun_are_told_of(
+    browser: Any, tmp_path: Path, result: Any, notices: list[str]
+) -> None:
+    run_dir = save_run(tmp_path / "run", make_graph(NAMES), result=result)
+    open_page(browser, write_report([run_dir], tmp_path / "report.html"))
+    shown = browser.execute_script("return [...document.querySelectorAll('.notice')].map(n => n.innerText)")
+    assert len(shown) == len(notices) and all(words in text for words, text in zip(notices, shown, strict=True))
+    assert complaints(browser) == []

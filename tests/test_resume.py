@@ -83,6 +83,8 @@ def _metrics(run: Path) -> list[dict[str, Any]]:
 def _same(run: Path, reference: Path) -> None:
     assert _graph(run) == _graph(reference)
     assert (run / "prediction.json").read_text() == (reference / "prediction.json").read_text()
+    results = [json.loads((where / "result.json").read_text()) for where in (run, reference)]
+    assert results[0]["updates"] == results[1]["updates"] and set(results[0]["updates"]) == set(PHASES)
     assert _metrics(run) == _metrics(reference)  # every step once, in order, with the same losses
 
 

@@ -19,7 +19,7 @@ from cbm.graph import CausalGraph
 from cbm.transitions import Transitions
 
 CONTACT_STEPS, LIGHT_STEPS = 60_000, 20_000
-LIGHT_SHARE = 0.15  # the small world needs only so much of the time for the large one
+LIGHT_UPDATES = 300  # for each minute of the large world; 400 are enough, and a slow machine makes them, too
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _contact(options: Options, teller: Teller) -> Chapter:
         "from all the others, and from all but one: where leaving one out makes the prediction worse, "
         f"there is an edge. This takes about {duration(60 * options.minutes)}."
     )
-    chapter = _learn("contact", data, options, options.minutes)
+    chapter = _learn("contact", data, options, Budget(minutes=options.minutes))
     _tell_graph(chapter, teller)
     teller.step("3  Two tasks, two minimal states, one graph")
     teller.say(
@@ -127,7 +127,7 @@ def _light(options: Options, teller: Teller) -> Chapter:
         "everything."
     )
     data = _log("light", LIGHT_STEPS, options, teller)
-    chapter = _learn("light", data, options, LIGHT_SHARE * options.minutes)
+    chapter = _learn("light", data, options, Budget(steps=max(1, round(LIGHT_UPDATES * options.minutes))))
     _tell_graph(chapter, teller)
     _tell_tasks(chapter, teller)
     _tell_cdl(chapter, teller)
@@ -149,12 +149,12 @@ def _log(name: str, steps: int, options: Options, teller: Teller) -> Transitions
     return data
 
 
-def _learn(name: str, data: Transitions, options: Options, minutes: float) -> Chapter:
+def _learn(name: str, data: Transitions, options: Options, budget: Budget) -> Chapter:
     use_threads(None)
     run = options.out / name
     try:
         already, graph = run_discovery(
-            data, preset("fast"), Budget(minutes), options.seed, run, None, options.quiet or options.json
+            data, preset("fast"), budget, options.seed, run, None, options.quiet or options.json
         )
     except DataError as error:
         raise DataError(f"{error} (another demo is in {options.out}? choose another --out)") from None

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from cbm.abstraction.rules import cbm_abstraction
+from cbm.checks import read_json
 from cbm.commands.console import duration, heading, listed, plural, show, wrapped
+from cbm.discovery.effort import few_updates, updates_of
 from cbm.discovery.last_action import repetitions
 from cbm.graph import CausalGraph
 from cbm.scores import Score
@@ -30,6 +32,7 @@ def result_json(graph: CausalGraph, data: Transitions, run: Path, already: bool)
         "edges": int(graph.adjacency.sum()),
         "undecided": undecided(graph),
         "seconds": round(graph.seconds, 3),
+        "updates": updates_of(read_json(run / "result.json")),
         "finished": "already" if already else True,
         "score": None if score is None else score.to_json(),
     }
@@ -51,6 +54,9 @@ def show_result(graph: CausalGraph, data: Transitions, run: Path, last_action: b
         show("\n".join(wrapped(line, "  ", " " * 11) for line in score.table(6).splitlines()))
     if not last_action:
         _show_repetitions(graph, data)
+    if few := few_updates(read_json(run / "result.json")):
+        show()
+        show(wrapped(f"{few} More --minutes or --steps make the result better.", "  "))
     show()
     show(f"{graph.model} model, {graph.transitions:,} transitions of {len(graph)} variables, {duration(graph.seconds)}")
     show(f"graph   {run / 'graph.json'}")

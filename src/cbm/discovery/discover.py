@@ -129,7 +129,8 @@ def fit(
     )
     graph = (knowledge or Knowledge()).apply(graph)
     predictor = _predictor(data, dynamics, found, graph, settings, seed, clock, checkpoint, report)
-    files.finish(graph, predictor, held_rows, time.perf_counter() - started + earlier)
+    updates = checkpoint.notes.get("updates", {})
+    files.finish(graph, predictor, held_rows, time.perf_counter() - started + earlier, updates)
     return Discovery(graph, predictor)
 
 

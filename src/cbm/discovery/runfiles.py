@@ -113,7 +113,14 @@ class RunFiles:
         atomic_write_text(path, "".join(line + "\n" for line in kept))
         return path
 
-    def finish(self, graph: CausalGraph, predictor: Predictor | None, held: Transitions, seconds: float) -> None:
+    def finish(
+        self,
+        graph: CausalGraph,
+        predictor: Predictor | None,
+        held: Transitions,
+        seconds: float,
+        updates: dict[str, int],
+    ) -> None:
         if self.run is None:
             return
         if predictor is not None:
@@ -121,6 +128,7 @@ class RunFiles:
         graph.save(self.run / "graph.json")
         result: dict[str, Any] = {
             "seconds": round(seconds, 2),
+            "updates": updates,
             "edges": int(graph.adjacency.sum()),
             "undecided": int((graph.verdict == "undecided").sum()),
             "abstractions": {name: list(graph.abstraction(name)) for name in graph.rewards},

@@ -196,6 +196,7 @@ def train(name: str, trainer: Trainer, budget: Budget, checkpoint: Checkpoint, r
             remember()
             checkpoint.write()
         raise
+    checkpoint.notes["updates"] = {**checkpoint.notes.get("updates", {}), name: trainer.step}
     trainer.use_average()
 
 

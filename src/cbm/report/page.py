@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from cbm.abstraction.explain import explain
 from cbm.abstraction.rules import cbm_abstraction
 from cbm.checks import read_json, zeros_and_ones
+from cbm.discovery.effort import few_updates
 from cbm.errors import DataError
 from cbm.graph import CausalGraph, RewardGraph
 from cbm.report.comparison import compare
@@ -98,6 +99,7 @@ def collect_run(run_dir: Path, index: int = 0) -> dict[str, Any]:
         "prediction": _read_prediction(run_dir / "prediction.json"),
         "training": training,
         "training_note": training_note,
+        "few_updates": few_updates(result),
         "config": _optional(run_dir / "config.json"),
         "result": result,
     }

@@ -81,6 +81,7 @@ function summary(run) {
   const counts = run.counts;
   return [
     el("div", { class: "run-name", text: "run " + run.name + (run.finished ? "" : " (not finished)") }),
+    run.few_updates ? el("p", { class: "notice", text: run.few_updates + " A longer run is needed." }) : null,
     run.rewards.length ? el("div", { class: "cards" }, ...cards)
       : el("p", { text: "The data holds no reward, so this page shows which variable influences which, and no minimal state." }),
     el("p", { class: "soft", text: measuredSentence() }),
@@ -90,7 +91,7 @@ function summary(run) {
       ["transitions", run.transitions.toLocaleString("en")], ["time", duration(run.seconds)],
       ["model", run.model], ["cbm version", run.version || "not recorded"],
     ]),
-  ];
+  ].filter(Boolean);
 }
 
 function measuredSentence() {
