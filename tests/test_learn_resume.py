@@ -43,6 +43,7 @@ def _kinds() -> dict[str, dict[str, Any]]:
         "in turn": {**TWO, "steps": 400},
         "at once": {**TWO, "together": True, "steps": 400, "settings": small_settings(share_data=False)},
         "jointly": {**TWO, "together": True, "steps": 400, "method": "cbm"},
+        "last action": {"steps": 400, "method": "cbm", "settings": small_settings(last_action=True)},
         "partition": {"method": "tia", "steps": 300, "method_options": {"warm_up": 10, "width": 16}},
         "icp": {"method": "icp", "steps": 400},
     }
@@ -78,7 +79,7 @@ def test_two_runs_with_one_seed_are_equal(reference: dict[str, Path], tmp_path: 
     assert rows_of(tmp_path / "other") != rows_of(reference["one"])
 
 
-@pytest.mark.parametrize("kind", ["one", "in turn", "at once", "jointly", "partition", "icp"])
+@pytest.mark.parametrize("kind", ["one", "in turn", "at once", "jointly", "last action", "partition", "icp"])
 def test_killed_again_and_again(kind: str, reference: dict[str, Path], tmp_path: Path) -> None:
     plan = small_plan(**_kinds()[kind])
     late = 61 if plan.steps >= 400 else 22

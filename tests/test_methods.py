@@ -190,6 +190,30 @@ def test_two_tasks_on_joint_dynamics(data: Transitions) -> None:
     assert CausalGraph.from_json(graph.to_json()).abstraction("cross") == ("speed", "light", "countdown")
 
 
+@pytest.mark.parametrize("last_action", [False, True])
+def test_joint_dynamics_may_see_the_last_action(last_action: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only repeats it is then blank before the step; it stays an effect like any other."""
+    world = make_world("light", distractors=2)
+    given: list[Transitions] = []
+    learn = OnlineDiscovery.learn
+
+    def spy(self: OnlineDiscovery, train: Transitions, held: Transitions, updates: int) -> dict[str, float]:
+        given.extend((train, held))
+        return learn(self, train, held, updates)
+
+    monkeypatch.setattr(OnlineDiscovery, "learn", spy)
+    dynamics = JointDynamics(world.factors, SMALL, seed=2, last_action=last_action)
+    dynamics.learn(Log(collect(world, 2000)), 15)
+    echoes = [world.factors.names.index(name) for name in ("cd0", "cd1")]
+    for part in given:
+        assert part.obs[:, echoes].any() == (not last_action) and part.next_obs[:, echoes].any()
+        assert part.action.shape[1] == (4 if last_action else 2)
+    graph = dynamics.graph()
+    assert graph.variables == world.factors.names and graph.adjacency.shape == (10, 11)
+    if last_action:
+        assert not graph.adjacency[:, echoes].any()
+
+
 def test_restored_dynamics_and_methods_go_on_with_equal_numbers(data: Transitions) -> None:
     def both() -> tuple[JointDynamics, Method]:
         dynamics = JointDynamics(LIGHT.factors, SMALL, seed=2)

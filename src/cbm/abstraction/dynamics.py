@@ -13,6 +13,7 @@ from cbm.abstraction.method import Experience
 from cbm.abstraction.settle import Settle
 from cbm.checks import check_same_names
 from cbm.discovery.follow import under, unfinished
+from cbm.discovery.last_action import with_last_action
 from cbm.discovery.online import OnlineDiscovery
 from cbm.discovery.settings import ModelName, Settings, preset
 from cbm.errors import DataError
@@ -67,13 +68,19 @@ class JointDynamics:
         on: float = 1.0,
         off: float = 0.6,
         weakest: float = 0.0,
+        last_action: bool = False,
     ):
+        """`last_action`: models see it beside the action, so that what only repeats it is no cause."""
+        self.last_action = last_action
         self.weakest = np.where(np.eye(len(factors), len(factors) + 1, dtype=bool), 0.0, weakest)
         self.online = OnlineDiscovery(None, settings or joint_settings(), seed, factors=factors)
         self.settled = Settle(on, off)
 
     def learn(self, experience: Experience, updates: int) -> dict[str, float]:
-        numbers = self.online.learn(experience.transitions(False), experience.transitions(True), updates)
+        train, held = experience.transitions(False), experience.transitions(True)
+        if self.last_action:
+            train, held = with_last_action(train), with_last_action(held)
+        numbers = self.online.learn(train, held, updates)
         found = self.online.graph()
         before = self.settled.chosen
         after = self.settled.move(found.cmi, np.maximum(found.thresholds, self.weakest))

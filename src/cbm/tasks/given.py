@@ -25,7 +25,9 @@ def make_dynamics(plan: Plan, arena: Arena) -> Dynamics | None:
     settings = discovery_preset("debug", plan.model) if plan.preset == "debug" else joint_settings(plan.model)
     seed = derived(plan.seed, len(plan.tasks), 5)
     steady = plan.settings
-    return JointDynamics(arena.factors, settings, seed, steady.on, steady.off, steady.weakest_effect)
+    return JointDynamics(
+        arena.factors, settings, seed, steady.on, steady.off, steady.weakest_effect, steady.last_action
+    )
 
 
 def load_log(plan: Plan, arena: Arena) -> Transitions | None:

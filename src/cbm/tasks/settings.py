@@ -118,6 +118,9 @@ class LearnSettings:
     """Updates of the reward model, or of the partition, per update of the abstraction."""
     dynamics_updates: int = 400
     """The same for dynamics that are learned jointly."""
+    last_action: bool = False
+    """Whether dynamics that are learned jointly see the last action beside the action: a variable that only repeats
+    what was last done is then no cause."""
     checkpoint_every: int = 10_000
     """Steps between checkpoints."""
     reset_on_change: bool = True
@@ -145,7 +148,7 @@ class LearnSettings:
         _number(self, "off", low=0)
         _number(self, "on", low=self.off)
         _number(self, "weakest_effect", low=0)
-        for name in ("reset_on_change", "catch_up", "fresh_start", "share_data"):
+        for name in ("last_action", "reset_on_change", "catch_up", "fresh_start", "share_data"):
             if not isinstance(getattr(self, name), bool):
                 raise DataError(f"setting {name} must be true or false, got {getattr(self, name)!r}")
 
