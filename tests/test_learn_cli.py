@@ -189,6 +189,8 @@ def test_prediction_errors(run: Run, learned: Path, tmp_path: Path, monkeypatch:
         (["contact", "--set", "gamma"], "KEY=VALUE"),
         (["contact", "--steps", "2000"], "too few"),
         (["contact", "--rewards", "run"], "--dynamics"),
+        (["contact", "--dynamics", "nowhere", "--set", "last_action=true"], "as they were found"),
+        (["contact", "--set", "last_action=7"], "setting last_action must be true or false, got 7"),
         (["contact", "--rewards", "rum"], "did you mean 'run'"),
         (["contact", "--model", "demi"], "--model"),
         (["contact", "--demonstrations", "-1"], "--demonstrations"),

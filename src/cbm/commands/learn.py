@@ -150,12 +150,15 @@ def plan_from(options: Options) -> Plan:
         raise DataError("--model: with --dynamics RUN everything is learned with the model of that run")
     if rewards == "run" and options.dynamics is None:
         raise DataError("--rewards run: needs --dynamics RUN, whose rewards are meant")
+    settings = _settings(options, "" if gymnasium else options.env, tasks[0])
+    if settings.last_action and options.dynamics is not None:
+        raise DataError("--set last_action: dynamics of a run are as they were found; see cbm discover --last-action")
     return Plan(
         world=options.env,
         tasks=tasks,
         method=options.method,
         steps=options.steps,
-        settings=_settings(options, "" if gymnasium else options.env, tasks[0]),
+        settings=settings,
         options=world_options,
         together=options.together,
         preset=options.preset,

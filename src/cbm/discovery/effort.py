@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FEW_UPDATES = {"dynamics": 300, "rewards": 200}
-"""With 200 and 150 even a world of six variables came out wrong."""
+"""With 200 and 160 even a world of six variables came out wrong."""
 
 
 def updates_of(result: object) -> dict[str, int]:
