@@ -128,7 +128,11 @@ def test_rules_on_the_car_world() -> None:
 def test_explain_cbm() -> None:
     explanation = explain(make_graph(), "drive", "cbm")
     data = json.loads(json.dumps(explanation.to_json()))
-    assert list(data) == ["reward", "rule", "abstraction", "kept", "dropped"]
+    assert list(data) == [
+        "reward", "rule", "certain", "possible", "abstraction", "kept", "dropped", "decided", "undecided_links"
+    ]  # fmt: skip
+    assert data["certain"] == data["abstraction"] and data["possible"] == [] and data["undecided_links"] == {}
+    assert data["decided"] is True
     assert (data["reward"], data["rule"]) == ("drive", "cbm")
     assert data["abstraction"] == ["car", "light", "lamp", "goal"] == list(data["kept"])
     assert data["kept"] == {
@@ -143,15 +147,19 @@ def test_explain_cbm() -> None:
     )
 
 
-def test_explain_names_the_strongest_link_and_says_undecided() -> None:
-    dropped = explain(make_graph(value=0.009), "drive").dropped
-    assert dropped["marker"] == (
-        "no certain edge to anything kept; strongest: marker -> car CMI 0.0090 ± 0.0002, threshold 0.01 (undecided)"
-    )
-    assert "certain" not in dropped["mirror"]
-    weaker = explain(make_graph(value=0.001), "drive").dropped["marker"]
-    assert "strongest: marker -> reward drive CMI 0.0021" in weaker
-    assert weaker.endswith("also undecided: marker -> car CMI 0.0010 ± 0.0002")
+def test_explain_says_which_undecided_link_lets_a_variable_in() -> None:
+    for value, size in ((0.009, "0.0090"), (0.001, "0.0010")):
+        explanation = explain(make_graph(value=value), "drive")
+        assert explanation.certain == ("car", "light", "lamp", "goal") and explanation.possible == ("marker",)
+        path = f"marker -?-> car -> reward drive (CMI {size} ± 0.0002 undecided, 0.35 ± 0.01)"
+        assert explanation.kept["marker"] == path
+        assert explanation.undecided_links == {"marker": ("marker -> car: no reason is recorded",)}
+        assert list(explanation.dropped) == ["mirror"]
+        only = explain(make_graph(value=value), "drive", certain_only=True)
+        assert only.abstraction == only.certain == explanation.certain and only.possible == ("marker",)
+        assert only.dropped["marker"] == f"cannot be ruled out: {path}"
+        guessed = explain(make_graph(value=value), "drive", as_guessed=True)  # the best guess has no edge there
+        assert (guessed.abstraction, guessed.dropped) == (only.abstraction, only.dropped)
 
 
 def test_explain_cdl() -> None:
@@ -211,7 +219,7 @@ def test_explain_a_reward_without_parents() -> None:
     explanation = explain(graph, "r")
     assert explanation.abstraction == ()
     assert explanation.dropped["x"] == ("no edge to the reward; strongest: x -> reward r CMI 0, threshold 0.1 (none)")
-    assert "kept: none" in explanation.text()
+    assert "certainly needed: none" in explanation.text()
 
 
 def test_every_variable_is_explained_once() -> None:
@@ -233,12 +241,13 @@ def test_every_variable_is_explained_once() -> None:
             assert sorted([*explanation.kept, *explanation.dropped]) == sorted(names)
             for evidence in explanation.dropped.values():
                 assert "(edge)" not in evidence, "a dropped variable has no edge that would keep it"
+            assert not any("-?->" in path for path in explanation.kept.values())
 
 
 def test_text_is_aligned() -> None:
     lines = explain(make_graph(), "drive").text().splitlines()
     assert lines[0] == "reward drive, rule cbm: 4 of 6 variables kept"
-    assert lines[2] == "kept" and lines[8] == "dropped"
+    assert lines[2] == "certainly needed" and lines[8] == "dropped"
     assert lines[3].startswith("  car     car -> ")
     assert lines[9].startswith("  mirror  no edge")
 

@@ -7,16 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cbm import cli
 from cbm.errors import DataError
-from cbm.graph import CausalGraph
+from cbm.graph import ActionEffect, CausalGraph
 from cbm.transitions import Transitions
 
 Run = Callable[..., tuple[int, str, str]]
@@ -177,8 +178,9 @@ def test_abstract(run: Run, light_run: Path, refused: Refused) -> None:
     refused(run("abstract", light_run, "--reward", "crss"), "'crss'", "cross")
     code, out, _ = run("abstract", light_run, "--reward", "cross", "--json")
     result = json.loads(out)
-    assert code == 0 and list(result) == ["reward", "rule", "abstraction", "kept", "dropped"]
-    assert result["abstraction"] == ["speed", "light", "countdown"] == list(result["kept"])
+    assert code == 0 and list(result)[:6] == ["reward", "rule", "certain", "possible", "abstraction", "kept"]
+    assert result["abstraction"] == ["speed", "light", "countdown"] == list(result["kept"]) == result["certain"]
+    assert result["possible"] == [] and result["undecided_links"] == {}
     code, out, _ = run("abstract", light_run / "graph.json", "--reward", "cross")
     assert code == 0 and "3 of 6 variables kept" in out and "countdown -> light -> reward cross" in out
     result = json.loads(run("abstract", light_run, "--rule", "cdl", "--json")[1])
@@ -186,6 +188,31 @@ def test_abstract(run: Run, light_run: Path, refused: Refused) -> None:
     result = json.loads(run("abstract", light_run, "--reward", "cross", "--at-least", 50, "--json")[1])
     assert result["abstraction"] == ["speed", "light"], "no effect has 50 nats: the causes of the reward remain"
     refused(run("abstract", light_run, "--reward", "cross", "--at-least", -1), "--at-least", "-1")
+
+
+def test_abstract_with_doubt(run: Run, light_run: Path) -> None:
+    """Whether the wind moves the light is undecided: wind cannot be ruled out for crossing."""
+    graph = CausalGraph.load(light_run)
+    light, wind = graph.index("light"), graph.index("wind")
+    verdict, reason = graph.verdict.astype("<U9"), np.full(graph.verdict.shape, "", dtype=object)
+    verdict[light, wind], reason[light, wind] = "undecided", "near the threshold"
+    cross = replace(graph.rewards["cross"], action=ActionEffect(0.0, 0.001, "none", 0.01), limit_of_detection=0.004)
+    limits = np.full(len(graph), 0.003)
+    doubtful = replace(graph, verdict=verdict, reason=reason, limit_of_detection=limits, rewards={"cross": cross})
+    doubtful.save(light_run)
+    result = json.loads(run("abstract", light_run, "--json")[1])
+    assert result["certain"] == ["speed", "light", "countdown"] and result["possible"] == ["wind"]
+    assert result["abstraction"] == ["speed", "light", "countdown", "wind"]
+    assert result["undecided_links"] == {"wind": ["wind -> light: near the threshold"]}
+    result = json.loads(run("abstract", light_run, "--certain-only", "--json")[1])
+    assert result["abstraction"] == result["certain"] and result["possible"] == ["wind"]
+    assert result["dropped"]["wind"].startswith("cannot be ruled out: wind -?-> light -> reward cross")
+    code, out, _ = run("abstract", light_run)
+    assert code == 0 and "4 of 6 variables kept; 3 certainly needed, 1 cannot be ruled out" in out
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "wind wind -?-> light -> reward cross (CMI 0.000 ± 0.001 undecided, 0.500 ± 0.001)" in lines
+    assert "undecided: wind -> light: near the threshold" in lines
+    assert "(none), limit of detection 0.00" in out and "It does not depend on the action itself." in lines
 
 
 def test_abstract_with_one_reward_or_none(

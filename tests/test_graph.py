@@ -6,6 +6,7 @@ import copy
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from cbm.errors import DataError
-from cbm.graph import CausalGraph, RewardGraph
+from cbm.graph import ActionEffect, CausalGraph, RewardGraph
 from cbm.scores import auroc
 
 NAMES = ("hand_x", "block_x", "light", "marker")
@@ -111,20 +112,20 @@ def test_json_has_the_agreed_keys() -> None:
     data = make_graph().to_json()
     assert list(data) == [
         "schema", "variables", "adjacency", "cmi", "stderr", "verdict", "threshold", "rewards", "model",
-        "transitions", "seconds", "version", "thresholds",
+        "transitions", "seconds", "version", "thresholds", "settled", "reason", "limit_of_detection", "last_action",
+        "false_discovery_rate", "miss_rate",
     ]  # fmt: skip
-    assert data["schema"] == 1
+    assert data["schema"] == 2
     assert data["adjacency"][1] == [1, 1, 0, 0, 0]
     assert type(data["adjacency"][0][0]) is int
     assert set(data["rewards"]["push"]) == {
-        "parents",
-        "cmi",
-        "abstraction",
-        "stderr",
-        "verdict",
-        "thresholds",
-    }
-    assert data["rewards"]["push"]["abstraction"] == ["hand_x", "block_x"]
+        "parents", "cmi", "certain", "possible", "abstraction", "stderr", "verdict", "thresholds", "settled",
+        "reason", "limit_of_detection", "action",
+    }  # fmt: skip
+    assert data["rewards"]["push"]["abstraction"] == data["rewards"]["push"]["certain"] == ["hand_x", "block_x"]
+    assert data["rewards"]["push"]["possible"] == [] and data["rewards"]["push"]["action"] is None
+    assert data["settled"][0] == [1, 1, 1, 1, 1] and data["reason"] == []
+    assert data["limit_of_detection"] == [None] * 4 and data["miss_rate"] is data["false_discovery_rate"] is None
     json.dumps(data, allow_nan=False)
 
 
@@ -181,6 +182,9 @@ def test_missing_key_is_named(key: str) -> None:
         CausalGraph.from_json(data)
 
 
+ACTION = {"cmi": 0.1, "stderr": 0.01, "verdict": "edge", "threshold": 0.05, "reason": ""}
+
+
 def put(data: Any, path: str, value: Any) -> None:
     *first, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     for part in first:
@@ -191,7 +195,8 @@ def put(data: Any, path: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("schema", 2, "^schema: 2"),
+        ("schema", 3, "^schema: 3, but this version reads schema 1 and 2"),
+        ("schema", 0, "^schema: 0"),
         ("schema", True, "^schema: True"),
         ("schema", "1", "^schema"),
         ("variables", "abcd", "^variables: expected a list"),
@@ -239,6 +244,35 @@ def put(data: Any, path: str, value: Any) -> None:
         ("rewards.push.verdict.0", "yes", r"^rewards\.push\.verdict\[0\]"),
         ("rewards.push.thresholds", [0.1], r"^rewards\.push\.thresholds: shape"),
         ("rewards.push.abstraction", ["nobody"], r"^rewards\.push\.abstraction: unknown variable"),
+        ("rewards.push.possible", ["nobody"], r"^rewards\.push\.possible: unknown variable"),
+        ("rewards.push.certain", "hand_x", r"^rewards\.push\.certain: expected a list"),
+        ("settled", [], "^settled: shape"),
+        ("settled.0", [1, 1], "^settled: rows differ"),
+        ("settled.0.0", 2, r"^settled\[0, 0\] \(row 'hand_x'\): must be 0 or 1"),
+        ("reason", {}, "^reason: expected a list of objects with effect, cause, reason"),
+        ("reason", [{"effect": "light", "cause": "light"}], r"^reason\[0\]: expected an object with the texts"),
+        ("reason", [{"effect": "lght", "cause": "light", "reason": "x"}], r"^reason\[0\]\.effect: .*'lght'; did you"),
+        ("reason", [{"effect": "light", "cause": "no", "reason": "x"}], r"^reason\[0\]\.cause: unknown variable 'no'"),
+        ("reason", [{"effect": "light", "cause": "light", "reason": 7}], r"^reason\[0\]"),
+        ("limit_of_detection", [], r"^limit_of_detection: shape"),
+        ("limit_of_detection", [0.1], r"^limit_of_detection: shape \(1,\), expected \(4,\)"),
+        ("limit_of_detection.2", -0.1, r"^limit_of_detection\[2\] \(row 'light'\): must not be negative"),
+        ("limit_of_detection.2", float("inf"), r"^limit_of_detection\[2\] \(row 'light'\): not a finite"),
+        ("limit_of_detection.2", "x", "^limit_of_detection: must hold numbers or null"),
+        ("last_action", 1, "^last_action: must be true or false"),
+        ("false_discovery_rate", 1.5, "^false_discovery_rate: must not be above 1"),
+        ("miss_rate", -0.1, "^miss_rate: must not be negative"),
+        ("miss_rate", "low", "^miss_rate: must hold numbers or null"),
+        ("rewards.push.settled", [1], r"^rewards\.push\.settled: shape"),
+        ("rewards.push.settled", [], r"^rewards\.push\.settled: shape"),
+        ("rewards.push.reason", [{"cause": "who", "reason": "x"}], r"^rewards\.push\.reason\[0\]\.cause: unknown"),
+        ("rewards.push.limit_of_detection", -1, r"^rewards\.push\.limit_of_detection: must not be negative"),
+        ("rewards.push.action", [], r"^rewards\.push\.action: expected an object"),
+        ("rewards.push.action", {"cmi": 0.1}, r"^rewards\.push\.action\.stderr: missing"),
+        ("rewards.push.action", ACTION | {"verdict": "yes"}, r"^rewards\.push\.action\.verdict: must be one of"),
+        ("rewards.push.action", ACTION | {"cmi": None}, r"^rewards\.push\.action\.cmi: must hold numbers"),
+        ("rewards.push.action", ACTION | {"stderr": -1}, r"^rewards\.push\.action\.stderr: must not be negative"),
+        ("rewards.push.action", ACTION | {"reason": 3}, r"^rewards\.push\.action\.reason: must hold strings"),
     ],
 )
 def test_broken_field_is_named(path: str, value: Any, message: str) -> None:
@@ -275,6 +309,69 @@ def test_undecided_cells_go_either_way() -> None:
     graph = make_graph(verdict=verdict)
     assert graph.adjacency[0, 0] and not graph.adjacency[0, 1]
     assert CausalGraph.from_json(graph.to_json()).verdict[0, 1] == "undecided"
+
+
+def make_doubtful_graph() -> CausalGraph:
+    """Whether the marker moves the block is undecided, and so is what the action does to the marker."""
+    verdict = make_graph().verdict.copy()
+    verdict[1, 3] = verdict[3, 4] = "undecided"
+    reason = np.full((4, 5), "", dtype=object)
+    reason[1, 3], reason[3, 4] = "near the threshold", "models disagree"
+    settled = np.ones((4, 5), dtype=bool)
+    settled[3, 4] = False
+    action = ActionEffect(0.01, 0.02, "undecided", 0.05, "too few rows")
+    push = replace(make_graph().rewards["push"], limit_of_detection=0.004, action=action)
+    return make_graph(
+        verdict=verdict, reason=reason, settled=settled, limit_of_detection=[0.001, np.nan, 0.002, 0.0],
+        last_action=True, false_discovery_rate=0.05, miss_rate=0.1, rewards={"push": push},
+    )  # fmt: skip
+
+
+def test_doubt_is_written_and_read(tmp_path: Path) -> None:
+    graph = make_doubtful_graph()
+    data = json.loads(graph.dumps())
+    assert data["reason"] == [
+        {"effect": "block_x", "cause": "marker", "reason": "near the threshold"},
+        {"effect": "marker", "cause": "action", "reason": "models disagree"},
+    ]
+    assert '\n    {"effect": "block_x", "cause": "marker", "reason": "near the threshold"},\n' in graph.dumps()
+    assert data["settled"][3] == [1, 1, 1, 1, 0] and data["limit_of_detection"] == [0.001, None, 0.002, 0.0]
+    assert (data["last_action"], data["false_discovery_rate"], data["miss_rate"]) == (True, 0.05, 0.1)
+    push = data["rewards"]["push"]
+    assert (push["certain"], push["possible"]) == (["hand_x", "block_x"], ["marker"])
+    assert push["abstraction"] == ["hand_x", "block_x", "marker"] and push["limit_of_detection"] == 0.004
+    assert push["action"] == ACTION | {"cmi": 0.01, "stderr": 0.02, "verdict": "undecided", "reason": "too few rows"}
+    graph.save(tmp_path)
+    again = CausalGraph.load(tmp_path)
+    assert again.to_json() == graph.to_json()
+    assert again.reason[1, 3] == "near the threshold" and again.reason[0, 0] == "" and not again.settled[3, 4]
+    assert again.rewards["push"].action == graph.rewards["push"].action
+    for array in (again.settled, again.reason, again.limit_of_detection, again.rewards["push"].settled):
+        assert not array.flags.writeable
+    assert again.undecided() == 3
+
+
+def test_schema_1_is_read_with_defaults() -> None:
+    data = make_doubtful_graph().to_json() | {"schema": 1}
+    for key in ("settled", "reason", "limit_of_detection", "last_action", "false_discovery_rate", "miss_rate"):
+        del data[key]
+    for key in ("certain", "possible", "settled", "reason", "limit_of_detection", "action"):
+        del data["rewards"]["push"][key]
+    graph = CausalGraph.from_json(data)
+    assert graph.settled.all() and (graph.reason == "").all() and np.isnan(graph.limit_of_detection).all()
+    assert not graph.last_action and np.isnan(graph.false_discovery_rate) and np.isnan(graph.miss_rate)
+    reward = graph.rewards["push"]
+    assert reward.settled.all() and (reward.reason == "").all() and np.isnan(reward.limit_of_detection)
+    assert reward.action is None and graph.possible("push") == ("marker",)
+    assert graph.to_json()["schema"] == 2
+
+
+def test_a_decided_cell_has_no_reason() -> None:
+    graph = make_doubtful_graph()
+    assert (replace(graph, verdict=make_graph().verdict).reason == "").all()
+    weak = graph.stronger(0.1)
+    assert weak.verdict[1, 3] == "none" and weak.reason[1, 3] == "" and weak.possible("push") == ()
+    assert weak.limit_of_detection[[0, 2, 3]].tolist() == [0.001, 0.002, 0.1], "what was left out was not ruled out"
 
 
 def test_score_counts() -> None:

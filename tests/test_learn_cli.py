@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cbm.discovery.settings import preset
@@ -14,6 +16,7 @@ from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
+from cbm.report.page import collect_run
 from cbm.tasks import assess, prediction
 
 Result = tuple[int, str, str]
@@ -189,6 +192,7 @@ def test_prediction_errors(run: Run, learned: Path, tmp_path: Path, monkeypatch:
         (["contact", "--set", "gamma"], "KEY=VALUE"),
         (["contact", "--steps", "2000"], "too few"),
         (["contact", "--rewards", "run"], "--dynamics"),
+        (["contact", "--certain-only"], "--certain-only: needs --dynamics RUN"),
         (["contact", "--dynamics", "nowhere", "--set", "last_action=true"], "as they were found"),
         (["contact", "--set", "last_action=7"], "setting last_action must be true or false, got 7"),
         (["contact", "--rewards", "rum"], "did you mean 'run'"),
@@ -229,6 +233,29 @@ def test_a_dynamics_run_without_the_reward(run: Run, refused: Any, tmp_path: Pat
     there = dynamics("light", without=("park",))
     result = run("learn", "light", "--task", "park", "--dynamics", there, "--out", tmp_path / "run", *SMALL)
     refused(result, "park", "cross", "--rewards learned")
+
+
+def test_only_what_is_certain_in_a_dynamics_run(run: Run, refused: Any, tmp_path: Path, dynamics: Any) -> None:
+    there = dynamics("light")
+    graph = CausalGraph.load(there)
+    park = graph.rewards["park"]
+    verdict = np.where(np.isin(graph.variables, ["wind"]), "undecided", park.verdict)
+    replace(graph, rewards={"park": replace(park, verdict=verdict)}).save(there)
+    kept = {}
+    for name, flags in (("both", ()), ("certain", ("--certain-only",))):
+        out = tmp_path / name
+        code, said, err = run(
+            "learn", "light", "--task", "park", "--dynamics", there, "--out", out, *flags, *SMALL, "--json"
+        )
+        assert code == 0 and err == "", err
+        kept[name] = json.loads(said)["tasks"]["park"]["kept"]
+        (shown,) = collect_run(out)["rewards"]
+        assert [graph.variables[k] for k, _ in shown["kept"]] == kept[name], "the page shows what the policy saw"
+    assert kept == {"both": ["position", "speed", "wind"], "certain": ["position", "speed"]}
+    assert "certain_only" not in json.loads((tmp_path / "both" / "config.json").read_text())
+    assert json.loads((tmp_path / "certain" / "config.json").read_text())["certain_only"] is True
+    again = run("learn", "light", "--task", "park", "--dynamics", there, "--out", tmp_path / "certain", *SMALL)
+    refused(again, "another run", "certain_only")
 
 
 def test_a_log_to_pretrain_on(run: Run, refused: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import pytest
 
 from cbm.abstraction.explain import explain
 from cbm.errors import DataError
-from cbm.graph import CausalGraph, RewardGraph
+from cbm.graph import ActionEffect, CausalGraph, RewardGraph
 from cbm.report import write_report
-from cbm.report.page import CURVE_POINTS, collect_run, embed_json, name_groups, read_training, render
+from cbm.report.graph_payload import name_groups
+from cbm.report.page import CURVE_POINTS, collect_run, embed_json, read_training, render
 
 
 def make_graph(names: tuple[str, ...], seed: int = 0) -> CausalGraph:
@@ -69,13 +71,62 @@ def test_page_holds_the_graph_and_the_reasons(tmp_path: Path) -> None:
     assert run["variables"] == list(NAMES)
     assert run["finished"] and run["config"] == {"preset": "fast"}
     np.testing.assert_allclose(run["cmi"], graph.cmi, rtol=1e-3)
-    assert run["counts"] == {"edges": 10, "self_edges": 5, "undecided": 1}
+    assert run["counts"] == {"edges": 10, "self_edges": 5, "undecided": 1, "unsettled": 0, "cells": 40}
+    assert run["links"][0] == "110001" and run["edges"][0] == "100001", "an undecided link cannot be ruled out"
     near, far = run["rewards"]
     assert [NAMES[k] for k, _ in near["kept"]] == list(graph.abstraction("near")) == ["hand_x", "hand_y"]
     assert {NAMES[k]: path for k, path in far["kept"]} == explain(graph, "far", "cbm").kept
     assert {NAMES[k]: words for k, words in far["dropped"]} == explain(graph, "far", "cbm").dropped
     assert run["truth"] is run["score"] is run["prediction"] is None
     assert not list(tmp_path.glob(".report*")), "a temporary file was left behind"
+
+
+def make_doubtful_graph(names: tuple[str, ...]) -> CausalGraph:
+    """Near: the sun may move hand_x, and it may depend on the action. Nothing is known about far."""
+    graph = make_graph(names)
+    d = len(graph)
+    verdict, reason, settled = graph.verdict.copy(), np.full((d, d + 1), "", dtype=object), np.ones((d, d + 1), bool)
+    verdict[0, d - 1], reason[0, d - 1], reason[0, 1] = (
+        "undecided",
+        "hardly varies by itself: goes with x",
+        "too few rows",
+    )
+    settled[4, 4] = False
+    action = ActionEffect(0.03, 0.01, "undecided", 0.02, "near the threshold")
+    near = replace(graph.rewards["near"], limit_of_detection=0.004, action=action)
+    far = replace(
+        graph.rewards["far"],
+        verdict=np.full(d, "undecided"),
+        reason=np.full(d, "not settled before the ceiling"),
+        settled=np.zeros(d, bool),
+    )
+    return replace(
+        graph, verdict=verdict, reason=reason, settled=settled, limit_of_detection=np.full(d, 0.003),
+        rewards={"near": near, "far": far}, false_discovery_rate=0.05, miss_rate=0.1,
+    )  # fmt: skip
+
+
+def test_page_holds_the_doubt(tmp_path: Path) -> None:
+    run = collect_run(save_run(tmp_path / "run", make_doubtful_graph(NAMES)))
+    near, far = run["rewards"]
+    assert [NAMES[k] for k, _ in near["kept"]] == ["hand_x", "hand_y", "block_x", "block_y", "sun"]
+    assert [NAMES[k] for k in near["possible"]] == ["block_x", "block_y", "sun"] and near["decided"]
+    assert near["undecided_links"] == [["sun -> hand_x: hardly varies by itself: goes with x"]] * 3
+    assert (near["links"], near["limit"], near["action"]["verdict"]) == ("01000", 0.004, "u")
+    assert not far["decided"] and far["possible"] == [0, 1, 2, 3, 4] and far["settled"] == "00000"
+    texts = {(row, column): run["reasons"][k] for row, column, k in run["reason"]}
+    assert texts[0, 1] == "too few rows" and texts[0, 4].startswith("hardly varies") and texts[5, 5].startswith("near")
+    assert len(texts) == 8 and texts[6, 0] == "not settled before the ceiling" and len(run["reasons"]) == 4
+    assert run["limits"] == [0.003] * 5 and run["limit_range"] == {"low": 0.003, "median": 0.003, "high": 0.004}
+    assert run["rates"] == {"false": 0.05, "missed": 0.1} and run["settled"][4] == "111101"
+    assert run["counts"]["undecided"] == 8 and run["counts"]["unsettled"] == 6
+    assert any("sun moves independently of x" in sentence for sentence in run["advice"])
+
+
+def test_a_learning_run_is_shown_as_its_policies_saw_it(tmp_path: Path) -> None:
+    run = collect_run(save_run(tmp_path / "run", make_doubtful_graph(NAMES), config={"command": "learn"}))
+    assert run["as_guessed"] and [NAMES[k] for k, _ in run["rewards"][0]["kept"]] == ["hand_x", "hand_y"]
+    assert run["links"] == run["edges"]
 
 
 def test_truth_may_list_the_variables_in_another_order(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from cbm.abstraction.explain import plus_minus
 from cbm.report import write_report
-from test_report import NAMES, make_graph, save_run  # type: ignore[import-not-found]
+from test_report import NAMES, make_doubtful_graph, make_graph, save_run  # type: ignore[import-not-found]
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -67,10 +67,10 @@ def open_page(browser: Any, page: Path) -> None:
 
 
 def requests(browser: Any, page: Path) -> list[str]:
-    """What was asked for from this page on; the browser's own start page comes before it."""
+    """What was asked for from this page on; the browser's own start page comes before it, or is late."""
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     urls = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
-    return urls[urls.index(page.as_uri()) :]
+    return [url for url in urls[urls.index(page.as_uri()) :] if not url.startswith("chrome")]
 
 
 def complaints(browser: Any) -> list[str]:
@@ -231,20 +231,34 @@ def test_the_decision_rule_is_told_as_it_was(browser: Any, tmp_path: Path, confi
     assert complaints(browser) == []
 
 
-@pytest.mark.parametrize(
-    ("result", "notices"),
-    [
-        ({"updates": {"dynamics": 4000, "rewards": 50}}, ["50 for the rewards"]),
-        ({"updates": {"dynamics": 300, "rewards": 200}}, []),
-        ({"updates": {"dynamics": 300, "rewards": EVIL[0]}}, []),
-        ({}, []),
-    ],
-)
-def test_models_that_had_hardly_begun_are_told_of(
-    browser: Any, tmp_path: Path, result: Any, notices: list[str]
-) -> None:
-    run_dir = save_run(tmp_path / "run", make_graph(NAMES), result=result)
+def test_doubt_is_shown(browser: Any, tmp_path: Path) -> None:
+    """Near has certain and possible variables; nothing is known about far."""
+    run_dir = save_run(tmp_path / "run", make_doubtful_graph(NAMES))
     open_page(browser, write_report([run_dir], tmp_path / "report.html"))
-    shown = browser.execute_script("return [...document.querySelectorAll('.notice')].map(n => n.innerText)")
-    assert len(shown) == len(notices) and all(words in text for words, text in zip(notices, shown, strict=True))
+    texts = "return [...document.querySelectorAll(arguments[0])].map(node => node.innerText)"
+    near, far = browser.execute_script(texts, ".card")
+    assert "2 of 5 variables certainly matter" in near and "3 more cannot be ruled out" in near
+    assert "Whether it depends on the action itself is undecided: near the threshold." in near
+    assert browser.execute_script(texts, ".card .chips li.possible") == ["block_x", "block_y", "sun"]
+    assert "Undecided" in far and "not settled before the ceiling" in far and "variables" not in far
+    assert browser.execute_script(texts, ".kept-table:not(.possible-table) td.name") == ["hand_x", "hand_y"]
+    assert browser.execute_script(texts, ".possible-table td.name") == ["block_x", "block_y", "sun"]
+    words = " ".join(browser.execute_script(texts, ".possible-table")[0].split())
+    assert "sun -?-> hand_x -> hand_y -> reward near" in words
+    assert "undecided: sun -> hand_x: hardly varies by itself: goes with x" in words
+    assert kept_nodes(browser) == sorted(NAMES)
+    dashed = "return [...document.querySelectorAll('.node.possible')].map(node => node.dataset.name)"
+    assert sorted(browser.execute_script(dashed)) == ["block_x", "block_y", "sun"]
+    assert browser.execute_script("return document.querySelectorAll('.drawing .edge.undecided').length") == 2
+    (notice,) = browser.execute_script(texts, ".notice")
+    assert notice.startswith("6 of 40 cells had not settled")
+    assert any("sun moves independently of x" in line for line in browser.execute_script(texts, ".advice li"))
+    cell = hover(browser, 0, 4)
+    assert "why: hardly varies by itself: goes with x" in cell and "limit of detection 0.003 nats" in cell
+    assert "best guess: no edge" in cell
+    assert "verdict: no edge above 0.003 nats" in hover(browser, 0, 2)
+    assert "had not settled" in hover(browser, 4, 4)
+    action = hover(browser, 5, 5)
+    assert "action \u2192 reward near" in action and "why: near the threshold" in action
+    assert "not measured" in hover(browser, 6, 5)
     assert complaints(browser) == []

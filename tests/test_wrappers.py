@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -346,9 +347,25 @@ def test_unusable_masks(mask: Any, message: str) -> None:
 
 def test_a_graph_that_found_no_cause_of_the_reward() -> None:
     nothing = graph_of(("a", "b", "c"), SELF_LOOPS, {"r": np.zeros(3, bool)})
-    with pytest.raises(DataError, match="keeps no variable, .*; no cause of reward 'r' is certain: more data or time"):
+    with pytest.raises(DataError, match="keeps no variable, .*; no cause of reward 'r' was found"):
         AbstractionWrapper(Plain(THREE), nothing, reward="r")
     assert AbstractionWrapper(Plain(THREE), nothing, reward="r", mode="mask").kept == ()
+
+
+def test_what_cannot_be_ruled_out_is_kept_unless_only_the_certain_is_wanted() -> None:
+    graph = graph_of(("a", "b", "c"), SELF_LOOPS, {"r": np.array([True, False, False])})
+    verdict = graph.verdict.copy().astype("<U9")
+    verdict[0, 1] = "undecided"  # b -> a; the best guess says no
+    graph = replace(graph, verdict=verdict)
+    assert AbstractionWrapper(Plain(THREE), graph, reward="r").kept == ("a", "b")
+    assert AbstractionWrapper(Plain(THREE), graph, reward="r", certain_only=True).kept == ("a",)
+    reward = replace(graph.rewards["r"], parents=(), verdict=np.array(["none", "undecided", "none"]))
+    doubtful = replace(graph, rewards={"r": reward})
+    assert AbstractionWrapper(Plain(THREE), doubtful, reward="r").kept == ("b",)
+    with pytest.raises(DataError, match="nothing is certain, but without certain_only it keeps 1 that cannot be ruled"):
+        AbstractionWrapper(Plain(THREE), doubtful, reward="r", certain_only=True)
+    with pytest.raises(DataError, match="certain_only: a mask has no verdicts"):
+        AbstractionWrapper(Plain(THREE), [1, 1, 0], certain_only=True)
 
 
 def test_other_mistakes() -> None:

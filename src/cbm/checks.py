@@ -110,6 +110,24 @@ def number(value: Any, field: str, *, non_negative: bool = False) -> float:
     return float(numbers(value, (), field, (), non_negative=non_negative))
 
 
+def maybe_numbers(value: Any, shape: tuple[int, ...], field: str, names: Sequence[str]) -> NDArray[np.float64]:
+    """Numbers that are not negative, or NaN (None, in a file null) where nothing is known."""
+    if isinstance(value, list | tuple):
+        value = [np.nan if item is None else item for item in value]
+    array = _array(np.nan if value is None else value, shape, field, "iuf", "numbers or null").astype(np.float64)
+    _fail_where(np.isinf(array), field, names, "not a finite number")
+    _fail_where(array < 0, field, names, "must not be negative")
+    array.setflags(write=False)
+    return array
+
+
+def maybe_number(value: Any, field: str, *, highest: float | None = None) -> float:
+    result = float(maybe_numbers(value, (), field, ()))
+    if highest is not None and result > highest:
+        raise DataError(f"{field}: must not be above {highest:g}")
+    return result
+
+
 def zeros_and_ones(value: Any, shape: tuple[int, ...], field: str, names: Sequence[str]) -> NDArray[np.bool_]:
     """Booleans, or numbers that are 0 or 1."""
     array = _array(value, shape, field, "biuf", "zeros and ones")
@@ -129,10 +147,28 @@ def verdicts(value: Any, shape: tuple[int, ...], field: str, names: Sequence[str
     return result
 
 
+def reasons(value: Any, verdict: NDArray[np.str_], field: str, names: Sequence[str]) -> NDArray[np.str_]:
+    """Texts, one for each cell; a decided cell needs none and loses the one it has."""
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        value = value.tolist()
+    array = _array(value, verdict.shape, field, "U", "strings")
+    array = np.where(verdict == "undecided", array, "")
+    for text in np.unique(array):
+        if _UNUSABLE.search(text):
+            raise DataError(f"{field}: {str(text)!r} is not a usable text")
+    array.setflags(write=False)
+    return array
+
+
 def agree(edges: NDArray[np.bool_], verdict: NDArray[np.str_], field: str, names: Sequence[str]) -> None:
     """A decided cell says the same in both arrays; an undecided one may go either way."""
     _fail_where(edges & (verdict == "none"), field, names, "an edge whose verdict is none")
     _fail_where(~edges & (verdict == "edge"), field, names, "no edge, but the verdict is edge")
+
+
+def or_default(value: Any, default: Any) -> Any:
+    """An empty array stands for a field that was left out; an empty list in a file is a mistake like any other."""
+    return default if isinstance(value, np.ndarray) and value.size == 0 else value
 
 
 def take(data: dict[str, Any], key: str, where: str = "") -> Any:
@@ -142,20 +178,24 @@ def take(data: dict[str, Any], key: str, where: str = "") -> Any:
 
 
 def rounded(values: Any) -> Any:
-    """Plain floats with 6 significant digits, nested as the array was."""
+    """Plain floats with 6 significant digits, nested as the array was; NaN becomes None."""
     if np.ndim(values) == 0:
-        return float(f"{float(values):.6g}")
+        return None if np.isnan(values) else float(f"{float(values):.6g}")
     return [rounded(v) for v in values]
 
 
 def layout(value: Any, indent: str = "") -> str:
-    """JSON text that a person can read and a diff can follow: one key a line, one matrix row a line."""
+    """JSON text that a person can read and a diff can follow: one key a line, one matrix row or list entry a line."""
     inner = indent + "  "
     if isinstance(value, dict) and value:
         items = [f"{inner}{layout(k)}: {layout(v, inner)}" for k, v in value.items()]
         return "{\n" + ",\n".join(items) + "\n" + indent + "}"
     if isinstance(value, list) and any(isinstance(v, list | dict) for v in value):
-        return "[\n" + ",\n".join(inner + layout(v, inner) for v in value) + "\n" + indent + "]"
+        return "[\n" + ",\n".join(inner + _line(v) for v in value) + "\n" + indent + "]"
+    return _line(value)
+
+
+def _line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 

@@ -1,12 +1,13 @@
 """CausalGraph: which variable causes which one step later, how strongly, and how sure the data makes us.
 
-Here: the frozen graph, its checks, its questions (parents, ancestors, abstraction) and graph.json in and out.
-Not here: finding a graph (`cbm.discovery`), scores (`cbm.scores`), other formats (`cbm.exports`), reasons
-(`cbm.abstraction.explain`).
+Here: the frozen graph, its checks and its questions (parents, ancestors, what a reward certainly and possibly needs).
+Not here: finding a graph (`cbm.discovery`), its file (`cbm.graph_json`), scores (`cbm.scores`), other formats
+(`cbm.exports`), reasons (`cbm.abstraction.explain`).
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -20,55 +21,29 @@ from cbm.abstraction.rules import RULES, Rule, ancestors, cbm_abstraction, cdl_a
 from cbm.checks import (
     agree,
     layout,
+    maybe_number,
+    maybe_numbers,
     names_list,
     number,
     numbers,
+    or_default,
     read_json,
-    rounded,
-    take,
+    reasons,
     unknown_name,
     verdicts,
     zeros_and_ones,
 )
 from cbm.errors import DataError
+from cbm.graph_json import ACTION, REWARD_PREFIX, SCHEMA, graph_from_json, graph_to_json, variable_names
+from cbm.reward_graph import ActionEffect, RewardGraph
 from cbm.runs import atomic_write_text
 from cbm.scores import Score, compare
 
-SCHEMA = 1
-ACTION = "action"  # the name of the last column
-REWARD_PREFIX = "reward:"  # how a reward is named where variables and rewards share one list of names
+__all__ = ["ACTION", "REWARD_PREFIX", "SCHEMA", "ActionEffect", "CausalGraph", "RewardGraph"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 TextArray = NDArray[np.str_]
-
-
-@dataclass(frozen=True, eq=False)
-class RewardGraph:
-    """What one reward depends on. A standard error of 0 means that none was measured."""
-
-    parents: tuple[str, ...]
-    cmi: FloatArray  # (d,)
-    stderr: FloatArray  # (d,)
-    verdict: TextArray  # (d,) of "edge" | "none" | "undecided"
-    threshold: FloatArray  # (d,) what the CMI of each variable was compared with
-
-    def _checked(self, where: str, variables: tuple[str, ...]) -> RewardGraph:
-        """The same with clean read-only arrays and the parents in variable order."""
-        names = names_list(self.parents, f"{where}.parents")
-        for name in names:
-            if name not in variables:
-                raise unknown_name(f"{where}.parents: unknown variable", name, variables)
-        shape = (len(variables),)
-        verdict = verdicts(self.verdict, shape, f"{where}.verdict", variables)
-        agree(np.isin(variables, names), verdict, f"{where}.parents", variables)
-        return RewardGraph(
-            parents=tuple(name for name in variables if name in names),
-            cmi=numbers(self.cmi, shape, f"{where}.cmi", variables),
-            stderr=numbers(self.stderr, shape, f"{where}.stderr", variables, non_negative=True),
-            verdict=verdict,
-            threshold=numbers(self.threshold, shape, f"{where}.thresholds", variables),
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,14 +68,31 @@ class CausalGraph:
     version: str = ""
     thresholds: FloatArray = field(default_factory=lambda: np.empty(0))
     """(d, d+1); left out, every cell gets `threshold`."""
+    settled: BoolArray = field(default_factory=lambda: np.empty(0, bool))
+    """(d, d+1) whether models and tests of each cell ended by themselves, not at a ceiling of time; left out: all."""
+    reason: TextArray = field(default_factory=lambda: np.empty(0, "<U1"))
+    """(d, d+1) why a cell is undecided, in one short sentence; "" where it is decided."""
+    limit_of_detection: FloatArray = field(default_factory=lambda: np.empty(0))
+    """(d,) nats: "none" means that there is no effect on this variable above it. NaN, or left out: not known."""
+    last_action: bool = False
+    """Whether the models saw the action before the current one."""
+    false_discovery_rate: float = math.nan
+    """At most this share of the edges is expected to be wrong; NaN: not controlled."""
+    miss_rate: float = math.nan
+    """At most this share of the effects above the limit of detection is expected to be missed; NaN: not controlled."""
 
     def __post_init__(self) -> None:
-        names = _variable_names(self.variables)
+        names = variable_names(self.variables)
         shape = (len(names), len(names) + 1)
         threshold = number(self.threshold, "threshold")
-        thresholds = np.full(shape, threshold) if np.size(self.thresholds) == 0 else self.thresholds
+        thresholds = or_default(self.thresholds, np.full(shape, threshold))
         adjacency = zeros_and_ones(self.adjacency, shape, "adjacency", names)
         verdict = verdicts(self.verdict, shape, "verdict", names)
+        settled = or_default(self.settled, np.ones(shape, bool))
+        reason = or_default(self.reason, np.full(shape, ""))
+        limit = or_default(self.limit_of_detection, np.full(len(names), np.nan))
+        if not isinstance(self.last_action, bool | np.bool_):
+            raise DataError("last_action: must be true or false")
         agree(adjacency, verdict, "adjacency", names)
         clean: dict[str, Any] = {
             "variables": names,
@@ -109,10 +101,16 @@ class CausalGraph:
             "stderr": numbers(self.stderr, shape, "stderr", names, non_negative=True),
             "verdict": verdict,
             "threshold": threshold,
-            "rewards": {r: g._checked(f"rewards.{r}", names) for r, g in self.rewards.items()},
+            "rewards": {r: g.checked(f"rewards.{r}", names) for r, g in self.rewards.items()},
             "transitions": int(number(self.transitions, "transitions", non_negative=True)),
             "seconds": number(self.seconds, "seconds", non_negative=True),
             "thresholds": numbers(thresholds, shape, "thresholds", names),
+            "settled": zeros_and_ones(settled, shape, "settled", names),
+            "reason": reasons(reason, verdict, "reason", names),
+            "limit_of_detection": maybe_numbers(limit, (len(names),), "limit_of_detection", names),
+            "last_action": bool(self.last_action),
+            "false_discovery_rate": maybe_number(self.false_discovery_rate, "false_discovery_rate", highest=1.0),
+            "miss_rate": maybe_number(self.miss_rate, "miss_rate", highest=1.0),
         }
         names_list(tuple(self.rewards), "rewards")
         for key, value in clean.items():
@@ -130,12 +128,23 @@ class CausalGraph:
         if nats <= 0:
             return self
         weak = (self.cmi < nats) & ~np.eye(len(self), len(self) + 1, dtype=bool)
+        left_out, limit = weak & (self.verdict != "none"), self.limit_of_detection
         return replace(
             self,
             adjacency=self.adjacency & ~weak,
             verdict=np.where(weak, "none", self.verdict),
             thresholds=np.where(weak, np.maximum(self.thresholds, nats), self.thresholds),
+            limit_of_detection=np.where(left_out.any(1), np.maximum(limit, nats), limit),
         )
+
+    def with_undecided_as(self, edges: bool) -> CausalGraph:
+        """The same with undecided cells as edges, or as none, in the best guess; verdicts stay as they are."""
+        keep = ("edge", "undecided") if edges else ("edge",)
+        rewards = {
+            name: replace(reward, parents=self.names_of(np.isin(reward.verdict, keep)))
+            for name, reward in self.rewards.items()
+        }
+        return replace(self, adjacency=np.isin(self.verdict, keep), rewards=rewards)
 
     # Questions
 
@@ -172,19 +181,71 @@ class CausalGraph:
     def names_of(self, mask: BoolArray) -> tuple[str, ...]:
         return tuple(self.variables[i] for i in np.flatnonzero(mask))
 
-    def mask(self, reward: str | None = None, rule: Rule = "cbm") -> BoolArray:
-        """(d,) true for what a policy for this reward needs; rule "cdl" is the same for all rewards."""
-        if rule not in RULES:
-            raise unknown_name("unknown rule", rule, RULES)
-        if rule == "cdl":
-            if reward is not None:
-                self.reward(reward)
+    @property
+    def decided(self) -> bool:
+        """Whether anything is known about the dynamics: at least one cell is an edge, or none."""
+        return bool((self.verdict != "undecided").any())
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every cell was decided, or left undecided, by the data and not by a ceiling."""
+        return bool(self.settled.all() and all(reward.settled.all() for reward in self.rewards.values()))
+
+    def undecided(self) -> int:
+        """How many cells have no verdict, those of the rewards included."""
+        rewards = self.rewards.values()
+        cells = [self.verdict.ravel(), *(reward.verdict for reward in rewards)]
+        actions = [reward.action.verdict for reward in rewards if reward.action is not None]
+        return int((np.concatenate(cells) == "undecided").sum()) + actions.count("undecided")
+
+    @property
+    def certain_edges(self) -> BoolArray:
+        """(d, d+1) decided edges only."""
+        return self.verdict == "edge"
+
+    @property
+    def possible_edges(self) -> BoolArray:
+        """(d, d+1) decided edges, and undecided cells: these cannot be ruled out, whatever the best guess."""
+        return self.verdict != "none"
+
+    def mask(self, reward: str | None = None, rule: Rule = "cbm", *, certain_only: bool = False) -> BoolArray:
+        """(d,) true for what a policy for this reward needs; rule "cdl" is the same for all rewards.
+
+        With what cannot be ruled out, because a link to it is undecided; `certain_only` leaves this out.
+        """
+        edges = self.certain_edges if certain_only else self.possible_edges
+        if self._without_reward(reward, rule):
+            return cdl_abstraction(edges)
+        verdict = self.reward(reward).verdict
+        return cbm_abstraction(edges, verdict == "edge" if certain_only else verdict != "none")
+
+    def guessed_mask(self, reward: str | None = None, rule: Rule = "cbm") -> BoolArray:
+        """(d,) the same by the best guess, `adjacency` and `parents`; learning beside a policy goes by it."""
+        if self._without_reward(reward, rule):
             return cdl_abstraction(self.adjacency)
         return cbm_abstraction(self.adjacency, np.isin(self.variables, self.reward(reward).parents))
 
-    def abstraction(self, reward: str | None = None, rule: Rule = "cbm") -> tuple[str, ...]:
-        """Names of the minimal state, in variable order."""
-        return self.names_of(self.mask(reward, rule))
+    def abstraction(
+        self, reward: str | None = None, rule: Rule = "cbm", *, certain_only: bool = False
+    ) -> tuple[str, ...]:
+        """Names of the minimal state, in variable order: what is certainly needed, and what cannot be ruled out."""
+        return self.names_of(self.mask(reward, rule, certain_only=certain_only))
+
+    def certain(self, reward: str | None = None, rule: Rule = "cbm") -> tuple[str, ...]:
+        """Names of what is certainly needed: every link of a path to the reward is decided."""
+        return self.names_of(self.mask(reward, rule, certain_only=True))
+
+    def possible(self, reward: str | None = None, rule: Rule = "cbm") -> tuple[str, ...]:
+        """Names of what is not certainly needed and cannot be ruled out."""
+        return self.names_of(self.mask(reward, rule) & ~self.mask(reward, rule, certain_only=True))
+
+    def _without_reward(self, reward: str | None, rule: Rule) -> bool:
+        """Whether the rule asks for no reward; an unknown rule or reward is an error."""
+        if rule not in RULES:
+            raise unknown_name("unknown rule", rule, RULES)
+        if rule == "cdl" and reward is not None:
+            self.reward(reward)
+        return rule == "cdl"
 
     def compare(self, truth: ArrayLike) -> Score:
         """Score against a true graph of the same shape."""
@@ -195,71 +256,16 @@ class CausalGraph:
     # graph.json
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "variables": list(self.variables),
-            "adjacency": self.adjacency.astype(int).tolist(),
-            "cmi": rounded(self.cmi),
-            "stderr": rounded(self.stderr),
-            "verdict": self.verdict.tolist(),
-            "threshold": rounded(self.threshold),
-            "rewards": {
-                name: {
-                    "parents": list(reward.parents),
-                    "cmi": rounded(reward.cmi),
-                    "abstraction": list(self.abstraction(name)),
-                    "stderr": rounded(reward.stderr),
-                    "verdict": reward.verdict.tolist(),
-                    "thresholds": rounded(reward.threshold),
-                }
-                for name, reward in self.rewards.items()
-            },
-            "model": self.model,
-            "transitions": self.transitions,
-            "seconds": rounded(self.seconds),
-            "version": self.version,
-            "thresholds": rounded(self.thresholds),
-        }
+        return graph_to_json(self)
 
     @classmethod
     def from_json(cls, data: Any) -> CausalGraph:
         """Check every field; a DataError names the one that is wrong.
 
-        May be absent: `thresholds` (then `threshold` everywhere); a reward's `stderr` (0, not measured)
-        and `verdict` (as its parents say). Its `abstraction` follows from the graph and is computed afresh.
+        May be absent: `thresholds` (then `threshold` everywhere), everything that schema 2 added; a reward's `stderr`
+        (0, not measured) and `verdict` (as its parents say). What a reward needs is computed afresh.
         """
-        if not isinstance(data, dict):
-            raise DataError("graph: expected a JSON object")
-        if type(schema := take(data, "schema")) is not int or schema != SCHEMA:
-            raise DataError(f"schema: {schema!r}, but this version reads schema {SCHEMA}")
-        variables = _variable_names(take(data, "variables"))
-        shape = (len(variables), len(variables) + 1)
-        rewards = take(data, "rewards")
-        if not isinstance(rewards, dict):
-            raise DataError("rewards: expected an object with one entry for each reward")
-        threshold = number(take(data, "threshold"), "threshold")
-        transitions = take(data, "transitions")
-        if type(transitions) is not int:
-            raise DataError("transitions: expected a whole number")
-        for key in ("model", "version"):
-            if not isinstance(take(data, key), str):
-                raise DataError(f"{key}: expected a string")
-        return cls(
-            variables=variables,
-            adjacency=take(data, "adjacency"),
-            cmi=take(data, "cmi"),
-            stderr=take(data, "stderr"),
-            verdict=take(data, "verdict"),
-            threshold=threshold,
-            rewards={name: _reward_from_json(name, r, variables, threshold) for name, r in rewards.items()},
-            model=data["model"],
-            transitions=transitions,
-            seconds=take(data, "seconds"),
-            version=data["version"],
-            thresholds=numbers(data["thresholds"], shape, "thresholds", variables)
-            if "thresholds" in data
-            else np.empty(0),
-        )
+        return cls(**graph_from_json(data))
 
     def dumps(self) -> str:
         """Text of graph.json, one matrix row a line."""
@@ -281,31 +287,3 @@ class CausalGraph:
         except DataError as error:
             message = str(error)
             raise DataError(message if str(source) in message else f"{source}: {message}") from error
-
-
-def _variable_names(value: Any) -> tuple[str, ...]:
-    names = names_list(value, "variables")
-    if not names:
-        raise DataError("variables: empty, a graph needs at least one variable")
-    for name in names:
-        if name == ACTION or name.startswith(REWARD_PREFIX):
-            raise DataError(f"variables: {name!r} is a reserved name (the action, or a reward)")
-    return names
-
-
-def _reward_from_json(name: str, data: Any, variables: tuple[str, ...], threshold: float) -> RewardGraph:
-    where = f"rewards.{name}"
-    if not isinstance(data, dict):
-        raise DataError(f"{where}: expected an object")
-    parents = names_list(take(data, "parents", f"{where}."), f"{where}.parents")
-    for other in names_list(take(data, "abstraction", f"{where}."), f"{where}.abstraction"):
-        if other not in variables:
-            raise unknown_name(f"{where}.abstraction: unknown variable", other, variables)
-    d = len(variables)
-    return RewardGraph(
-        parents=parents,
-        cmi=take(data, "cmi", f"{where}."),
-        stderr=data.get("stderr", np.zeros(d)),
-        verdict=data.get("verdict", np.where(np.isin(variables, parents), "edge", "none")),
-        threshold=data.get("thresholds", np.full(d, threshold)),
-    )

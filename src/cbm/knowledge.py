@@ -103,7 +103,10 @@ class Knowledge:
         )
 
     def apply(self, graph: CausalGraph) -> CausalGraph:
-        """The graph with this knowledge enforced on edges and verdicts; the measured CMI stays as it is."""
+        """The graph with this knowledge enforced on edges and verdicts; the measured CMI stays as it is.
+
+        Required edges are certain and forbidden ones are none, whatever was undecided.
+        """
         masks = self.masks(graph.variables, graph.rewards)
         rewards: dict[str, RewardGraph] = {}
         for name, reward in graph.rewards.items():
@@ -111,12 +114,17 @@ class Knowledge:
             parents = (np.isin(graph.variables, reward.parents) | required) & ~forbidden
             verdict = _enforced(reward.verdict, required, forbidden)
             rewards[name] = replace(reward, parents=graph.names_of(parents), verdict=verdict)
+            if reward.action is not None and self._forbids(ACTION, REWARD_PREFIX + name):
+                rewards[name] = replace(rewards[name], action=replace(reward.action, verdict="none", reason=""))
         return replace(
             graph,
             adjacency=(graph.adjacency | masks.required) & ~masks.forbidden,
             verdict=_enforced(graph.verdict, masks.required, masks.forbidden),
             rewards=rewards,
         )
+
+    def _forbids(self, cause: str, effect: str) -> bool:
+        return any(_covers(pattern, (cause, effect)) for pattern in self.forbidden)
 
 
 def _show(pair: Pair) -> str:

@@ -42,13 +42,17 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
         reward: str | None = None,
         mode: Mode = "drop",
         rule: Rule = "cbm",
+        certain_only: bool = False,
     ):
         """`graph` is a causal graph or a run with one, with the `reward` and `rule` that decide, or (d,) booleans.
 
+        Variables that cannot be ruled out are kept too, unless `certain_only`.
         `mode="drop"` shrinks the observation to the kept variables. `mode="mask"` keeps its shape and
         sets the others to 0; where 0 is not a neutral value, normalise inside of this wrapper.
         """
-        gymnasium.utils.RecordConstructorArgs.__init__(self, graph=graph, reward=reward, mode=mode, rule=rule)
+        gymnasium.utils.RecordConstructorArgs.__init__(
+            self, graph=graph, reward=reward, mode=mode, rule=rule, certain_only=certain_only
+        )
         gymnasium.ObservationWrapper.__init__(self, env)
         if mode not in get_args(Mode):
             raise unknown_name("unknown mode", mode, get_args(Mode))
@@ -62,17 +66,18 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
             columns = len(box.low) - len(self.shown_context)
             same_names = in_keys is not None and set(in_keys.names) == set(graph.variables)
             _check_same_variables(graph, columns, known or (in_keys if same_names else None))  # then their order counts
-            self.mask = graph.mask(reward, rule)
+            self.mask = graph.mask(reward, rule, certain_only=certain_only)
             self.kept = graph.names_of(self.mask)
         else:
             if reward is not None:
                 raise DataError(f"reward {reward!r}: a mask is the same for every reward, a graph is needed")
+            if certain_only:
+                raise DataError("certain_only: a mask has no verdicts, a graph is needed")
             names = (known or in_keys or Factors.from_spaces(box, spaces.Discrete(1))).names
             self.mask = zeros_and_ones(graph, (len(names),), "mask", names)
             self.kept = tuple(names[i] for i in np.flatnonzero(self.mask))
         if mode == "drop" and not self.kept + self.shown_context:
-            found_none = isinstance(graph, CausalGraph) and rule == "cbm"
-            hint = f"; no cause of reward {reward!r} is certain: more data or time may show one" if found_none else ""
+            hint = _why_empty(graph, reward, rule) if isinstance(graph, CausalGraph) else ""
             raise DataError(f"the abstraction keeps no variable, and an observation cannot be empty{hint}")
         self._known = known
         self._columns = np.append(self.mask, np.ones(len(self.shown_context), dtype=bool))
@@ -99,6 +104,12 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
         low = np.where(self._columns, box.low, np.minimum(box.low, 0))  # 0 has to be possible
         high = np.where(self._columns, box.high, np.maximum(box.high, 0))
         return spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype)
+
+
+def _why_empty(graph: CausalGraph, reward: str | None, rule: Rule) -> str:
+    if doubtful := graph.possible(reward, rule):
+        return f"; nothing is certain, but without certain_only it keeps {len(doubtful)} that cannot be ruled out"
+    return f"; no cause of reward {reward!r} was found" if rule == "cbm" else ""
 
 
 def _flat_space(space: spaces.Space[Any]) -> spaces.Box:

@@ -22,15 +22,20 @@ from cbm.graph import CausalGraph
 
 
 class FrozenDynamics:
-    """The graph of a run of `cbm discover` (Algorithm 1, line 2)."""
+    """The graph of a run of `cbm discover` (Algorithm 1, line 2).
+
+    An undecided cell counts as an edge, because it cannot be ruled out; with `certain_only` it does not.
+    """
 
     frozen = True
 
-    def __init__(self, graph: CausalGraph):
-        self._graph = graph
+    def __init__(self, graph: CausalGraph, certain_only: bool = False):
+        self._graph = graph.with_undecided_as(not certain_only)
 
     @classmethod
-    def load(cls, run: str | os.PathLike[str], factors: Factors, weakest: float = 0.0) -> FrozenDynamics:
+    def load(
+        cls, run: str | os.PathLike[str], factors: Factors, weakest: float = 0.0, certain_only: bool = False
+    ) -> FrozenDynamics:
         """From a run directory or a graph.json, whose variables must be those of the world.
 
         Effects of one variable on another of fewer than `weakest` nats are left out.
@@ -40,7 +45,7 @@ class FrozenDynamics:
             check_same_names(graph.variables, factors.names)
         except DataError as error:
             raise DataError(f"{run}: {error}") from None
-        return cls(graph.stronger(weakest))
+        return cls(graph.stronger(weakest), certain_only)
 
     def graph(self) -> CausalGraph:
         return self._graph

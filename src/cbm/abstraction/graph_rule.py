@@ -36,4 +36,4 @@ class GraphRule:
         pass
 
     def _found(self) -> np.ndarray:
-        return self.graph().mask(self.task, self.rule)
+        return self.graph().guessed_mask(self.task, self.rule)  # of a run: with what cannot be ruled out

@@ -50,7 +50,7 @@ class Baseline:
 def linear(data: Transitions) -> Baseline:
     """|t| of an ordinary least-squares regression of every next value on all inputs; Bonferroni decides."""
     start = time.perf_counter()
-    inputs, owner = _inputs(data)
+    inputs, owner = input_columns(data)
     t, degrees = _t_statistics(inputs, data.next_obs)
     p = 2 * stats.t.sf(np.abs(t), degrees)
     significant = p < SIGNIFICANCE / p.size
@@ -59,7 +59,7 @@ def linear(data: Transitions) -> Baseline:
     for column, j in enumerate(owner):
         scores[:, j] = np.maximum(scores[:, j], np.abs(t[:, column]))
         found[:, j] |= significant[:, column]
-    still = ~_moving(data)
+    still = ~moving_variables(data)
     scores[still], found[still] = 0.0, False
     scores[still, still.nonzero()[0]], found[still, still.nonzero()[0]] = np.inf, True
     return Baseline(scores, found, time.perf_counter() - start)
@@ -74,13 +74,13 @@ def boosted_trees(
     num_threads: int = 1,
 ) -> Baseline:
     """One model per target; held-out permutation importances as shares of the target's variance."""
-    lightgbm = _lightgbm()
+    lightgbm = import_lightgbm()
     start = time.perf_counter()
     rng = np.random.default_rng([seed, 19])
     train, held = data.split(held_out, seed)
     held = held.select(np.sort(rng.permutation(len(held))[:MOST_HELD_OUT]))
-    inputs, owner = _inputs(train)
-    held_inputs, _ = _inputs(held)
+    inputs, owner = input_columns(train)
+    held_inputs, _ = input_columns(held)
     table = lightgbm.Dataset(inputs, free_raw_data=False, params={"verbosity": -1})
     options = {
         "objective": "regression", "num_leaves": leaves, "learning_rate": 0.1, "verbosity": -1,
@@ -89,13 +89,13 @@ def boosted_trees(
     d = data.obs.shape[1]
     scores = np.zeros((d, d + 1))
     memory = self_memory(train)
-    moving = _moving(train)
+    moving = moving_variables(train)
     for i in range(d):
         if not moving[i]:
             scores[i, i] = 2.0
             continue
         persistent = memory[i] > PERSISTENT
-        y, held_y = (_target(part, i, persistent) for part in (train, held))
+        y, held_y = (target_values(part, i, persistent) for part in (train, held))
         unit = y.std()
         if unit > 0:
             table.set_label((y - y.mean()) / unit)  # a deviation of 1, whatever the variable's unit
@@ -118,24 +118,24 @@ def best_threshold_f1(scores: np.ndarray, truth: np.ndarray) -> tuple[float, flo
 
 def self_memory(data: Transitions) -> np.ndarray:
     """(d,) partial R^2 of each variable's own present in the regression of its next value on all inputs."""
-    inputs, _ = _inputs(data)
+    inputs, _ = input_columns(data)
     t, degrees = _t_statistics(inputs, data.next_obs)
     squared = np.diagonal(t) ** 2
     return np.asarray(squared / (squared + degrees))
 
 
-def _inputs(data: Transitions) -> tuple[np.ndarray, np.ndarray]:
+def input_columns(data: Transitions) -> tuple[np.ndarray, np.ndarray]:
     """Input columns (T, C), and the graph's column each of them belongs to; the action's come last."""
     actions = action_columns(data.action, data.factors.discrete_actions)
     d = data.obs.shape[1]
     return np.concatenate([data.obs, actions], 1), np.minimum(np.arange(d + actions.shape[1]), d)
 
 
-def _moving(data: Transitions) -> np.ndarray:
+def moving_variables(data: Transitions) -> np.ndarray:
     return np.asarray((data.obs != data.next_obs).any(0))
 
 
-def _target(data: Transitions, i: int, persistent: bool) -> np.ndarray:
+def target_values(data: Transitions, i: int, persistent: bool) -> np.ndarray:
     if not persistent:
         return data.next_obs[:, i]
     return change(data.obs[:, i], data.next_obs[:, i], data.factors.kinds[i])
@@ -177,7 +177,7 @@ def _importances(
     return result
 
 
-def _lightgbm() -> Any:
+def import_lightgbm() -> Any:
     try:
         import lightgbm
     except ImportError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from cbm.abstraction.explain import explain
+from cbm.abstraction.explain import action_sentence, explain
 from cbm.abstraction.rules import Rule
 from cbm.commands.arguments import Flag, MaybeText, parse
 from cbm.commands.console import print_json, show, stdout, width
@@ -23,9 +23,10 @@ class Options:
 
     Example: cbm abstract runs/contact --reward pick
 
-    A kept variable comes with its chain of causes to the reward, a dropped one with the strongest link
-    that could have kept it and the threshold that this link did not reach. Strengths are conditional
-    mutual information in nats.
+    First comes what is certainly needed, then what cannot be ruled out, with the undecided links (-?->) that
+    let it in and the reason for each. A kept variable comes with its chain of causes to the reward, a dropped
+    one with the strongest link that could have kept it, the threshold that this link did not reach and the
+    weakest effect that would have been seen. Strengths are conditional mutual information in nats.
     """
 
     run: Positional[Path]
@@ -35,10 +36,12 @@ class Options:
     rule: Rule = "cbm"
     """cbm: the causes of the reward, and their causes.
     cdl: what the action can influence, and what influences that; the same for every reward."""
+    certain_only: Flag = False
+    """Keep only what is certainly needed. Left out: what cannot be ruled out is kept too."""
     at_least: float = 0.0
     """Leave out effects of one variable on another of fewer nats: a smaller state, which loses a little."""
     json: Flag = False
-    """Print {"reward", "rule", "abstraction", "kept", "dropped"}."""
+    """Print {"reward", "rule", "certain", "possible", "abstraction", "kept", "dropped", ...}."""
 
 
 def main(arguments: list[str]) -> None:
@@ -46,11 +49,14 @@ def main(arguments: list[str]) -> None:
     if not 0 <= options.at_least < math.inf:
         raise DataError(f"--at-least must be a number of nats, 0 or more, got {options.at_least:g}")
     graph = CausalGraph.load(options.run).stronger(options.at_least)
-    explanation = explain(graph, _reward(graph, options), options.rule)
+    explanation = explain(graph, _reward(graph, options), options.rule, certain_only=options.certain_only)
     if options.json:
         print_json(explanation.to_json())
-    else:
-        show(explanation.text() if not stdout().is_terminal else _hanging(explanation.text()))
+        return
+    show(explanation.text() if not stdout().is_terminal else _hanging(explanation.text()))
+    reward = graph.rewards[explanation.reward] if explanation.reward is not None else None
+    if reward is not None and options.rule == "cbm" and reward.action is not None:
+        show(f"\n{action_sentence(reward)}")
 
 
 def _reward(graph: CausalGraph, options: Options) -> str | None:

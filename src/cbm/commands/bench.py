@@ -16,7 +16,7 @@ from cbm.commands.places import check_file
 from cbm.errors import DataError
 
 BENCHMARKS = ("discovery", "engine", "prediction", "worlds", "sac")
-LONG = ("partitions", "table1", "tasks")
+LONG = ("calibration", "partitions", "table1", "tasks")
 """Hours of work: by name only."""
 
 
@@ -24,7 +24,7 @@ LONG = ("partitions", "table1", "tasks")
 class Options:
     """Run all measurements, or one: cbm bench discovery, engine, prediction, worlds or sac.
 
-    partitions, table1 and tasks take hours and run by name only.
+    calibration, partitions, table1 and tasks take hours and run by name only.
 
     Each has options of its own: cbm bench discovery --help
     """

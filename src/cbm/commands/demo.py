@@ -6,20 +6,19 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cbm.commands.arguments import Flag, at_least, check_seed, parse
+from cbm.commands.arguments import Flag, MaybeFloat, at_least, check_seed, parse
 from cbm.commands.collect import log_of
 from cbm.commands.console import duration, heading, plural, print_json, show, show_table, wrapped
-from cbm.commands.discover import Budget, run_discovery, use_threads
+from cbm.commands.discover import Budget, run_discovery
 from cbm.commands.naming import compact
 from cbm.commands.places import check_run, made_directory
-from cbm.commands.results import EXACT, against_truth, result_json, score_of, undecided
+from cbm.commands.results import EXACT, against_truth, graph_sentence, needs_sentence, result_json, score_of
 from cbm.discovery.settings import preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.transitions import Transitions
 
 CONTACT_STEPS, LIGHT_STEPS = 60_000, 20_000
-LIGHT_UPDATES = 300  # for each minute of the large world; 400 are enough, and a slow machine makes them, too
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Options:
 
     out: Path = Path("runs/demo")
     """Directory for the logs, the two runs and the report."""
-    minutes: float = 2.0
+    minutes: MaybeFloat = None
     """Time to learn the larger world; less is quicker, more finds weaker effects."""
     seed: int = 0
     """Seed of everything random."""
@@ -105,9 +104,9 @@ def _contact(options: Options, teller: Teller) -> Chapter:
     teller.say(
         "Which number, now, changes which number one step later? A model learns to predict every variable "
         "from all the others, and from all but one: where leaving one out makes the prediction worse, "
-        f"there is an edge. This takes about {duration(60 * options.minutes)}."
+        "there is an edge. This takes a minute or two."
     )
-    chapter = _learn("contact", data, options, Budget(minutes=options.minutes))
+    chapter = _learn("contact", data, options, Budget(options.minutes))
     _tell_graph(chapter, teller)
     teller.step("3  Two tasks, two minimal states, one graph")
     teller.say(
@@ -127,7 +126,7 @@ def _light(options: Options, teller: Teller) -> Chapter:
         "everything."
     )
     data = _log("light", LIGHT_STEPS, options, teller)
-    chapter = _learn("light", data, options, Budget(steps=max(1, round(LIGHT_UPDATES * options.minutes))))
+    chapter = _learn("light", data, options, Budget(options.minutes))
     _tell_graph(chapter, teller)
     _tell_tasks(chapter, teller)
     _tell_cdl(chapter, teller)
@@ -150,7 +149,6 @@ def _log(name: str, steps: int, options: Options, teller: Teller) -> Transitions
 
 
 def _learn(name: str, data: Transitions, options: Options, budget: Budget) -> Chapter:
-    use_threads(None)
     run = options.out / name
     try:
         already, graph = run_discovery(
@@ -164,8 +162,7 @@ def _learn(name: str, data: Transitions, options: Options, budget: Budget) -> Ch
 def _tell_graph(chapter: Chapter, teller: Teller) -> None:
     graph, score = chapter.graph, score_of(chapter.graph, chapter.data)
     again = " (learnt before: taken from the finished run)" if chapter.already else ""
-    cells = f"{plural(int(graph.adjacency.sum()), 'edge')} of {graph.adjacency.size:,} possible ones"
-    teller.found(f"{cells}, {plural(undecided(graph), 'cell')} undecided, in {duration(graph.seconds)}{again}.")
+    teller.found(f"{graph_sentence(graph)}, in {duration(graph.seconds)}{again}.")
     if score is not None:
         teller.say(
             f"The world knows its own graph, so we can check: {100 * score.accuracy:.1f} % of the cells "
@@ -176,10 +173,8 @@ def _tell_graph(chapter: Chapter, teller: Teller) -> None:
 
 def _tell_tasks(chapter: Chapter, teller: Teller) -> None:
     for reward in chapter.graph.rewards:
-        needed = chapter.graph.abstraction(reward)
         check = against_truth(chapter.graph, chapter.data, reward)
-        names = compact(needed) or "nothing found that it depends on"
-        teller.found(f"{reward} needs {len(needed)} of {len(chapter.graph)}: {names}. {check or ''}")
+        teller.found(f"{needs_sentence(chapter.graph, reward)}. {check or ''}")
 
 
 def _tell_cdl(chapter: Chapter, teller: Teller) -> None:
@@ -212,8 +207,11 @@ def _summary(options: Options, contact: Chapter, light: Chapter, report: Path, s
     rows = []
     for chapter in (contact, light):
         for reward in chapter.graph.rewards:
-            needed = chapter.graph.abstraction(reward)
-            rows.append((chapter.world, reward, f"{len(needed)} of {len(chapter.graph)}", compact(needed)))
+            certain, possible = chapter.graph.certain(reward), chapter.graph.possible(reward)
+            count = f"{len(certain)}{f' (+{len(possible)})' if possible else ''} of {len(chapter.graph)}"
+            parts = [compact(certain)] if certain else []
+            parts += [f"not ruled out: {compact(possible)}"] if possible else []
+            rows.append((chapter.world, reward, count, "; ".join(parts)))
     show_table(("world", "task", "needs", "variables that the task needs"), rows, right=("needs",))
     show()
     show(_moral(options, contact, light))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
@@ -22,18 +21,17 @@ from cbm.commands.arguments import (
 from cbm.commands.console import Stages, print_json, show
 from cbm.commands.places import check_run, made_directory
 from cbm.commands.results import result_json, show_result
-from cbm.discovery.last_action import with_last_action
 from cbm.discovery.settings import ModelName, Preset, Settings, preset
 from cbm.errors import DataError
+from cbm.graph import CausalGraph
 from cbm.knowledge import Knowledge
 from cbm.transitions import Transitions
 
-if TYPE_CHECKING:
-    from cbm.graph import CausalGraph
-
 STAGES = {
+    "screening": "looking at everything",
+    "measuring": "refitting without each candidate",
+    "measuring again": "looking again where it is close",
     "dynamics": "learning the dynamics",
-    "evidence": "measuring the evidence",
     "rewards": "learning the rewards",
     "prediction": "testing predictions",
 }
@@ -43,11 +41,11 @@ STAGES = {
 class Options:
     """Learn the causal graph of a log and, for each reward in it, the state that the reward needs.
 
-    Example: cbm discover log.npz --out runs/mine --minutes 5
+    Example: cbm discover log.npz --out runs/mine
 
-    The log holds obs (T, d), action (T, a), next_obs (T, d) and any number of reward_NAME (T,). The run
-    directory gets graph.json, report.html and all that is needed to go on after an interruption: the same
-    command again continues.
+    The log holds obs (T, d), action (T, a), next_obs (T, d) and any number of reward_NAME (T,). The command ends
+    when everything is settled. The run directory gets graph.json, report.html and all that is needed to go on after
+    an interruption: the same command again continues.
     """
 
     data: Positional[str]
@@ -63,10 +61,12 @@ class Options:
     paper: the published networks and losses, much slower.
     debug: tiny, to try things out."""
     minutes: MaybeFloat = None
-    """Time for the whole command. More of it: weaker effects are found, fewer cells stay undecided.
-    Left out, and without --steps: 5."""
+    """Ceiling for the whole command. What is not settled by then is undecided, and the same command with more time
+    goes on from there. Left out: none."""
     steps: MaybeInt = None
-    """Updates of the dynamics model, instead of --minutes: the same number gives the same graph."""
+    """Ceiling in work instead of time: measured targets (updates, with --preset paper and --model demi)."""
+    workers: MaybeInt = None
+    """Processes of one thread each that share the work; the result is the same with any number. Left out: all cores."""
     seed: int = 0
     """Seed of everything random."""
     knowledge: MaybePath = None
@@ -79,15 +79,14 @@ class Options:
     Left out: threshold with --preset paper, else calibrated."""
     epsilon: MaybeFloat = None
     """The threshold, in nats; with the calibrated rule, the highest that a cell can get. Left out: 0.02."""
-    reward_inputs: Literal["next-state", "state-action"] = "next-state"
-    """What a reward may depend on: the state after the step, or the state before it and the action."""
-    last_action: Flag = False
+    reward_inputs: Literal["next-state", "state-action", "both"] = "next-state"
+    """What a reward may depend on, beside the action: the state after the step, the state before it, or both."""
+    last_action: Literal["auto", "on", "off"] = "auto"
     """Let models see the action before, too. For logs that do not show all of the state (velocities, forces, delays):
-    a variable that only repeats what was last done is then no cause. The column "action" stands for both."""
+    a variable that only repeats what was last done is then no cause. The column "action" stands for both.
+    auto: where most rows continue another one."""
     allow_constant: Flag = False
     """Accept variables, rewards and actions that never change. Left out: they are taken for a mistake."""
-    threads: MaybeInt = None
-    """Processor threads to use. Left out: all."""
     json: Flag = False
     """Print the result as one JSON object."""
     quiet: Flag = False
@@ -100,21 +99,23 @@ def main(arguments: list[str]) -> None:
     check_run(options.out)
     data = _load(options)
     knowledge = _knowledge(options, data)
-    use_threads(options.threads)
-    budget = Budget(options.minutes, options.steps)
+    budget = Budget(options.minutes, options.steps, options.workers)
     already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet)
     if options.json:
         print_json(result_json(graph, data, options.out, already))
         return
     if already:
         show(f"{options.out} is finished already: nothing to do. Its result:\n")
-    show_result(graph, data, options.out, options.last_action)
+    show_result(graph, data, options.out)
 
 
 @dataclass(frozen=True)
 class Budget:
+    """A ceiling, and how many processes work."""
+
     minutes: float | None = None
     steps: int | None = None
+    workers: int | None = None
 
 
 def run_discovery(
@@ -130,13 +131,14 @@ def run_discovery(
     from cbm.discovery.discover import discover  # here, since it brings torch
     from cbm.report import write_report
 
-    already = (run / "result.json").is_file()
+    already = (run / "result.json").is_file() and CausalGraph.load(run).is_settled
     with made_directory(run), Stages(STAGES, quiet) as progress:
         try:
             graph = discover(
                 data,
                 minutes=budget.minutes,
                 steps=budget.steps,
+                workers=budget.workers,
                 settings=settings,
                 seed=seed,
                 run=run,
@@ -150,17 +152,6 @@ def run_discovery(
     return already, graph
 
 
-def use_threads(threads: int | None) -> None:
-    """So many threads for torch; by default all that this process may use, unless OMP_NUM_THREADS says
-    otherwise."""
-    import torch
-
-    if threads is None and "OMP_NUM_THREADS" in os.environ:
-        return
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    torch.set_num_threads(threads or available)
-
-
 def _settings(options: Options) -> Settings:
     """Everything that the options alone can get wrong."""
     together(minutes=options.minutes, steps=options.steps)
@@ -168,8 +159,9 @@ def _settings(options: Options) -> Settings:
     at_least("--steps", options.steps, 1)
     check_seed(options.seed)
     at_least("--epsilon", options.epsilon, 0, above=True)
-    at_least("--threads", options.threads, 1)
-    settings = replace(preset(options.preset, options.model), reward_inputs=options.reward_inputs)
+    at_least("--workers", options.workers, 1)
+    settings = preset(options.preset, options.model)
+    settings = replace(settings, reward_inputs=options.reward_inputs, last_action=options.last_action)
     if options.rule is not None:
         settings = replace(settings, rule=options.rule)
     if options.epsilon is not None:
@@ -184,10 +176,7 @@ def _load(options: Options) -> Transitions:
         data = Transitions.load(options.data, allow_constant=options.allow_constant)
     except DataError as error:
         raise DataError(str(error).replace("set allow_constant", "pass --allow-constant")) from None
-    try:
-        return with_last_action(data) if options.last_action else data
-    except DataError as error:
-        raise DataError(f"{options.data}: {error}") from None
+    return data
 
 
 def _knowledge(options: Options, data: Transitions) -> Knowledge | None:

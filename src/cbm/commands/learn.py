@@ -58,6 +58,8 @@ class Options:
     """Learn all tasks at once, on shared dynamics and data. Left out: one after another."""
     dynamics: MaybePath = None
     """A run of `cbm discover`, whose graph is used as it is. Left out: dynamics are learned beside the policy."""
+    certain_only: Flag = False
+    """Leave out what that run could not rule out: the policy sees only what its task certainly needs."""
     rewards: MaybeText = None
     """What the task's reward depends on. run: as in the --dynamics run.
     learned: found while the policy learns. Left out: run with --dynamics, else learned."""
@@ -150,6 +152,8 @@ def plan_from(options: Options) -> Plan:
         raise DataError("--model: with --dynamics RUN everything is learned with the model of that run")
     if rewards == "run" and options.dynamics is None:
         raise DataError("--rewards run: needs --dynamics RUN, whose rewards are meant")
+    if options.certain_only and options.dynamics is None:
+        raise DataError("--certain-only: needs --dynamics RUN, whose verdicts are meant")
     settings = _settings(options, "" if gymnasium else options.env, tasks[0])
     if settings.last_action and options.dynamics is not None:
         raise DataError("--set last_action: dynamics of a run are as they were found; see cbm discover --last-action")
@@ -164,6 +168,7 @@ def plan_from(options: Options) -> Plan:
         preset=options.preset,
         seed=options.seed,
         dynamics=options.dynamics,
+        certain_only=options.certain_only,
         rewards=rewards,  # type: ignore[arg-type]
         model=options.model or "implicit",  # type: ignore[arg-type]
         method_options=_pairs("--method-option", options.method_option),

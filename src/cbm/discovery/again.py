@@ -1,23 +1,27 @@
 """A second look while data come in: fresh local networks on what the model that follows could not rule out.
 
 They know nothing of earlier data, so they are trained from the start at every call; each is small, and sees a handful
-of inputs. What is true of the second look of `study.py` holds here too, only more so: a model that has seen few rows
-uses everything that goes with a cause, and a network of its own, without all that is surely no cause, predicts better
+of inputs. A model that has seen few rows uses everything that goes with a cause, and a network of its own, without all that is surely no cause, predicts better
 without such an input than with it.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
-from cbm.discovery.evidence import Evidence
-from cbm.discovery.local import choose_slots
+import numpy as np
+import torch
+
+from cbm.discovery.evidence import Evidence, measure
+from cbm.discovery.local import Local, Slots, choose_slots
 from cbm.discovery.problem import Problem
 from cbm.discovery.settings import Settings
-from cbm.discovery.study import build_local, local_trainer, measure_local, most_slots
-from cbm.discovery.training import Budget
+from cbm.discovery.training import Budget, Trainer
 
 ROUNDS = 3  # at most, where a target is looked at until nothing more is left out
+MOST_SLOTS = 2400  # candidates of all targets together that local networks look at
+LOCAL_RATE = 3.0  # small networks bear a higher learning rate than the trunk
+CONFIRMED = 0.5  # of the edges of the first look, for its verdicts on what found no room in the second
 MOST = 24  # candidates of a target; on what ranks behind so many others the first look decides
 
 
@@ -62,3 +66,36 @@ def _look(
     found = measure_local(local, slots, problem, settings, seed=seed)
     nowhere = Evidence(np.full_like(cmi, np.inf), np.full_like(cmi, np.inf))
     return slots.spread(found, nowhere, problem.breadth)
+
+
+def refines(settings: Settings) -> bool:
+    """Whether candidates are looked at again; the paper's network and DEMI are judged as they are."""
+    return settings.architecture == "trunk" and settings.model != "demi" and settings.shadows > 0
+
+
+def confirmed(first: np.ndarray, second: np.ndarray, looked_at: np.ndarray) -> np.ndarray:
+    """(K, 1): whether the second look found a good part of those edges of the first that it looked at."""
+    claimed, found = ((edge & looked_at).sum(1, keepdims=True) for edge in (first, second))
+    return np.asarray(found >= CONFIRMED * claimed)
+
+
+def most_slots(problem: Problem) -> int:
+    """How many candidates of each target are looked at again."""
+    return int(np.clip(MOST_SLOTS // len(problem.targets), 10, 48))
+
+
+def build_local(problem: Problem, slots: Slots, settings: Settings, seed: int) -> Local:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Local(problem, slots, settings)
+
+
+def local_trainer(local: Local, problem: Problem, settings: Settings, seed: int) -> Trainer:
+    return Trainer(local, problem, replace(settings, learning_rate=LOCAL_RATE * settings.learning_rate), seed)
+
+
+def measure_local(local: Local, slots: Slots, problem: Problem, settings: Settings, seed: int = 0) -> Evidence:
+    """(K, slots and the action last) on the held-out rows."""
+    seen = slots.inputs.shape[1] + 1
+    row_size = len(problem.targets) * (settings.knots + 8 * seen)
+    return measure(local, problem.held, seen, seen, settings.evaluation_rows, row_size, seed=seed)

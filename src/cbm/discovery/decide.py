@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,6 +25,12 @@ class Verdicts:
     """Whether the effect counts as present, undecided cells included."""
     verdict: np.ndarray
     """"edge", "none" or "undecided"."""
+    reason: np.ndarray = field(default_factory=lambda: np.zeros(0, "<U1"))
+    """Why a cell is undecided; empty: not said."""
+    settled: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    """Whether a cell was decided, or left open, by the data and not by a ceiling; empty: all are."""
+    limit: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """(K,) limit of detection in nats; empty: not measured."""
 
 
 def above_shadows(cmi: np.ndarray, real_inputs: int) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""Offline discovery: from transitions to the causal graph, with the causes of every reward.
+"""`discover`: from transitions to the causal graph, with the causes of every reward.
 
-The order is that of the method: dynamics first (shared by all tasks), then each reward, then the
-abstraction, which is read off the graph. With a run directory everything is written there, and the same
-call goes on where a killed one stopped.
+The order is that of the method: dynamics (shared by all tasks) and rewards, then the abstraction, which is read off
+the graph. With a run directory everything is written there, and the same call goes on where a stopped one was.
+The phases themselves are in `pipeline.py`; the published networks (preset `paper`, model `demi`) in `study.py`.
 """
 
 from __future__ import annotations
@@ -10,48 +10,27 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from importlib import metadata
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from cbm.discovery import study
+from cbm.discovery.assemble import assemble, reward_graphs
 from cbm.discovery.checkpoint import Checkpoint
+from cbm.discovery.decide import Verdicts
+from cbm.discovery.last_action import last_actions
 from cbm.discovery.models import check_settings
+from cbm.discovery.pipeline import Progress, build_problems, ceiling, measure_problems, runner_for, verdicts
 from cbm.discovery.predict import Predictor
-from cbm.discovery.problem import Dynamics, dynamics_problem, reward_problem
 from cbm.discovery.runfiles import RunFiles
 from cbm.discovery.settings import Settings
-from cbm.discovery.study import (
-    Clock,
-    Findings,
-    Report,
-    Shares,
-    named_parameters,
-    restore_parameters,
-    spent_in,
-    study,
-    train,
-)  # fmt: skip
-from cbm.discovery.training import Trainer
 from cbm.errors import DataError
-from cbm.factors import Factors
-from cbm.graph import CausalGraph, RewardGraph
+from cbm.graph import CausalGraph
 from cbm.knowledge import Knowledge
 from cbm.transitions import Transitions
 
-Progress = Callable[[str, float], None]
-"""Stage ("dynamics", "evidence", "rewards", "prediction") and the fraction of it that is done."""
-
-DYNAMICS_SHARE = Shares(0.42, 0.7, measuring=0.5)  # only prediction is still to come
-BESIDE_REWARDS = Shares(0.36, 0.6)
-REWARD_SHARE = Shares(0.5, 0.6)
-PREDICTION_SHARE = 0.6
-DYNAMICS_STEPS, REWARD_STEPS, PREDICTION_STEPS = Shares(1.0, 0.6), Shares(0.8, 0.5), 0.15
 SHORTEST = 50  # transitions
-OBSERVED_EFFECT = 0.005  # nats: the smallest effect that is sought in outcomes
 
 
 @dataclass(frozen=True)
@@ -72,26 +51,21 @@ def discover(
     run: Path | None = None,
     knowledge: Knowledge | None = None,
     progress: Progress | None = None,
+    workers: int | None = None,
 ) -> CausalGraph:
     """The causal graph of the dynamics and of every reward in the data.
 
-    `minutes` (5 if nothing is said) bounds the whole call; `steps` counts updates of the dynamics model
-    instead and makes the result reproducible to the last digit. With `run`, files are written there and an
-    unfinished run of the same call is resumed.
+    It ends when everything is settled. `minutes` is a ceiling, and so is `steps` (measured targets; updates of the
+    published networks): what is not settled by then is undecided, and the same call goes on from there if it has a
+    `run` directory. `workers` processes share the work (left out: one for each core); the result is the same.
     """
-    files = RunFiles(run, data, settings or Settings(), seed, minutes, steps, knowledge)
+    files = RunFiles(run, data, settings or Settings(), seed, knowledge)
     if (finished := files.finished()) is not None:
         return finished
     return fit(
-        data,
-        minutes=minutes,
-        steps=steps,
-        settings=settings,
-        seed=seed,
-        knowledge=knowledge,
-        progress=progress,
-        files=files,
-    ).graph
+        data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=progress,
+        files=files, workers=workers,
+    ).graph  # fmt: skip
 
 
 def fit(
@@ -104,11 +78,12 @@ def fit(
     knowledge: Knowledge | None = None,
     progress: Progress | None = None,
     files: RunFiles | None = None,
+    workers: int | None = None,
 ) -> Discovery:
     """`discover`, returning the predictor as well."""
     started = time.perf_counter()
     settings = settings or Settings()
-    files = files or RunFiles(None, data, settings, seed, minutes, steps, knowledge)
+    files = files or RunFiles(None, data, settings, seed, knowledge)
     _check(data, minutes, steps, settings)
     (knowledge or Knowledge()).masks(data.factors.names, list(data.rewards))  # unknown names are found before work
     files.begin()
@@ -116,21 +91,11 @@ def fit(
     if checkpoint.problem_with_file:
         print(f"cbm: {checkpoint.problem_with_file}", file=sys.stderr)
     earlier = float(checkpoint.notes.get("elapsed", 0.0))
-    clock = _clock(minutes, steps, started, earlier)
-    report = files.reporter(checkpoint, progress, started - earlier)
-    train_rows, held_rows = data.split(settings.held_out, seed=seed)
-    dynamics = dynamics_problem(train_rows, held_rows, settings.shadows, seed, settings.differences)
-    in_time = BESIDE_REWARDS if data.rewards else DYNAMICS_SHARE
-    shares = DYNAMICS_STEPS if steps is not None else in_time
-    found = study("dynamics", dynamics.problem, settings, seed, clock, shares, checkpoint, report)
-    rewards = _study_rewards(train_rows, held_rows, settings, seed, clock, checkpoint, report)
-    graph = assemble(
-        data.factors, len(data), dynamics, found, rewards, settings, time.perf_counter() - started + earlier
-    )
+    job = _Call(data, settings, seed, minutes, steps, workers, checkpoint, files, progress, started - earlier)
+    graph = job.networks() if study.published(settings) else job.refits()
     graph = (knowledge or Knowledge()).apply(graph)
-    predictor = _predictor(data, dynamics, found, graph, settings, seed, clock, checkpoint, report)
-    updates = checkpoint.notes.get("updates", {})
-    files.finish(graph, predictor, held_rows, time.perf_counter() - started + earlier, updates)
+    predictor = job.predictor(graph)
+    files.finish(graph, predictor, job.held(), time.perf_counter() - started + earlier, job.updates())
     return Discovery(graph, predictor)
 
 
@@ -145,103 +110,68 @@ def _check(data: Transitions, minutes: float | None, steps: int | None, settings
     check_settings(settings)
 
 
-def _clock(minutes: float | None, steps: int | None, started: float, earlier: float) -> Clock:
-    if steps is not None:
-        return Clock(None, steps)
-    return Clock(started - earlier + 60 * (minutes or 5.0), None)
+@dataclass
+class _Call:
+    """One call of `discover`: its data, its ceiling and where it writes."""
+
+    data: Transitions
+    settings: Settings
+    seed: int
+    minutes: float | None
+    steps: int | None
+    workers: int | None
+    checkpoint: Checkpoint
+    files: RunFiles
+    progress: Progress | None
+    started: float
+
+    def __post_init__(self) -> None:
+        self.ceiling = ceiling(self.minutes, self.steps)
+        self.report = self.files.reporter(self.checkpoint, self.progress, self.started)
+
+    def refits(self) -> CausalGraph:
+        """Refits without each input, by jobs (`pipeline.py`)."""
+        data, last = last_actions(self.data, self.settings.last_action)
+        problems, plan = build_problems(data, self.settings, self.seed, last)
+        names = [*data.factors.names, "action", "the action before"]
+        with runner_for(self.files.jobs, self.workers, self.ceiling, self.progress) as runner:
+            measure_problems(problems, runner, self.settings)
+        found, _ = verdicts(problems[0], names, self.settings)
+        rewards = {}
+        if data.rewards:
+            of_rewards, _ = verdicts(problems[1], names, self.settings)
+            rewards = reward_graphs(data.factors, list(data.rewards), of_rewards, action=True)
+        return assemble(
+            data.factors, len(self.data), plan.index, plan.moving, plan.memory, found, rewards, self.settings,
+            time.perf_counter() - self.started,
+        )  # fmt: skip
+
+    def networks(self) -> CausalGraph:
+        """The published networks and their thresholds (`study.py`)."""
+        train, held = self.data.split(self.settings.held_out, seed=self.seed)
+        found = study.study_log(train, held, self.settings, self.seed, self.ceiling.deadline, self.steps,
+                                self.checkpoint, self.report)  # fmt: skip
+        names, of_rewards = list(self.data.rewards), found.rewards
+        rewards = reward_graphs(self.data.factors, names, of_rewards, action=False) if of_rewards is not None else {}
+        dynamics = found.dynamics
+        index = np.array([target.index for target in dynamics.problem.targets], int)
+        return assemble(
+            self.data.factors, len(self.data), index, dynamics.moving, dynamics.memory, found.verdicts, rewards,
+            self.settings, time.perf_counter() - self.started,
+        )  # fmt: skip
+
+    def held(self) -> Transitions:
+        return self.data.split(self.settings.held_out, seed=self.seed)[1]
+
+    def predictor(self, graph: CausalGraph) -> Predictor | None:
+        """Small networks that see only the causes found; none beyond the ceiling or for published networks."""
+        late = self.ceiling.deadline is not None and time.monotonic() > self.ceiling.deadline
+        if study.published(self.settings) or late or not graph.settled.all():
+            return None
+        return study.train_predictor(self.data, graph, self.settings, self.seed, self.checkpoint, self.report)
+
+    def updates(self) -> dict[str, int]:
+        return dict(self.checkpoint.notes.get("updates", {}))
 
 
-def _study_rewards(
-    train_rows: Transitions, held_rows: Transitions, settings: Settings, seed: int, clock: Clock,
-    checkpoint: Checkpoint, report: Report,
-) -> dict[str, Any]:  # fmt: skip
-    """Findings for all rewards as one problem: {"names": …, "found": Findings}."""
-    names = list(train_rows.rewards)
-    if not names:
-        return {"names": [], "found": None}
-    if settings.expected:  # a reward mixes many variables that go together: what it did cost must speak for each
-        settings = replace(settings, expected=False, smallest_effect=max(settings.smallest_effect, OBSERVED_EFFECT))
-    state_action = settings.reward_inputs == "state-action"
-    problem = reward_problem(train_rows, held_rows, names, settings.shadows, seed, state_action, settings.differences)
-    shares = REWARD_STEPS if clock.steps is not None else REWARD_SHARE
-    found = study("rewards", problem, settings, seed + 2, clock, shares, checkpoint, report)
-    return {"names": names, "found": found}
-
-
-def assemble(
-    factors: Factors,
-    transitions: int,
-    dynamics: Dynamics,
-    found: Findings,
-    rewards: dict[str, Any],
-    settings: Settings,
-    seconds: float,
-) -> CausalGraph:
-    """Put verdicts about targets into the (d, d+1) matrix of variables."""
-    d = len(factors)
-    cmi, stderr = np.zeros((d, d + 1)), np.zeros((d, d + 1))
-    thresholds = np.full((d, d + 1), settings.smallest_effect if settings.rule == "calibrated" else settings.epsilon)
-    edge, verdict = np.zeros((d, d + 1), bool), np.full((d, d + 1), "none", dtype="<U9")
-    for k, target in enumerate(dynamics.problem.targets):
-        i, v = target.index, found.verdicts
-        cmi[i], stderr[i], thresholds[i], edge[i], verdict[i] = (
-            v.cmi[k],
-            v.stderr[k],
-            v.thresholds[k],
-            v.edge[k],
-            v.verdict[k],
-        )
-    _set_memory(dynamics, cmi, stderr, edge, verdict, math.log(settings.knots - 1))
-    return CausalGraph(
-        variables=factors.names, adjacency=edge, cmi=cmi, stderr=stderr, verdict=verdict,
-        threshold=settings.epsilon, rewards=_reward_graphs(factors, rewards), model=settings.model,
-        transitions=transitions, seconds=round(seconds, 2), version=metadata.version("cbm-rl"), thresholds=thresholds,
-    )  # fmt: skip
-
-
-def _set_memory(
-    dynamics: Dynamics,
-    cmi: np.ndarray,
-    stderr: np.ndarray,
-    edge: np.ndarray,
-    verdict: np.ndarray,
-    certain: float,
-) -> None:
-    """Self-edges known without a model: variables that never change, or that are what they were plus something.
-
-    `certain` is the CMI written for the former: the most that the grid of candidates can express.
-    """
-    for i in range(len(edge)):
-        if not dynamics.moving[i] or dynamics.memory[i] > 0:
-            cmi[i, i] = max(dynamics.memory[i], cmi[i, i]) if dynamics.moving[i] else certain
-            stderr[i, i], edge[i, i], verdict[i, i] = 0.0, True, "edge"
-
-
-def _reward_graphs(factors: Factors, rewards: dict[str, Any]) -> dict[str, RewardGraph]:
-    graphs, d = {}, len(factors)
-    for k, name in enumerate(rewards["names"]):
-        v = rewards["found"].verdicts
-        parents = tuple(factors.names[j] for j in np.flatnonzero(v.edge[k, :d]))
-        graphs[name] = RewardGraph(parents, v.cmi[k, :d], v.stderr[k, :d], v.verdict[k, :d], v.thresholds[k, :d])
-    return graphs
-
-
-def _predictor(
-    data: Transitions, dynamics: Dynamics, found: Findings, graph: CausalGraph, settings: Settings, seed: int,
-    clock: Clock, checkpoint: Checkpoint, report: Report,
-) -> Predictor | None:  # fmt: skip
-    """The local networks, restricted to the causes found and trained a little longer."""
-    if found.local is None:
-        return None
-    local, problem, name = found.local, dynamics.problem, "prediction"
-    parents = np.zeros((len(problem.targets), problem.inputs), bool)
-    parents[:, : problem.real_inputs] = graph.adjacency[[t.index for t in problem.targets], : problem.real_inputs]
-    local.restrict(parents)
-    if checkpoint.has(f"{name}.done"):
-        restore_parameters(local, name, checkpoint)
-    else:
-        share = PREDICTION_STEPS if clock.steps is not None else PREDICTION_SHARE
-        budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))
-        train(name, Trainer(local, problem, settings, seed + 4), budget, checkpoint, report)
-        checkpoint.keep(**{f"{name}.done": np.ones(1), **named_parameters(local, name)})
-    return Predictor(data.factors, dynamics, local)
+__all__ = ["Discovery", "Progress", "Verdicts", "discover", "fit"]

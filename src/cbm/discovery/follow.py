@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbm.discovery.again import look_again, look_until_settled
+from cbm.discovery.again import confirmed, look_again, look_until_settled, refines
 from cbm.discovery.decide import Verdicts, above_shadows, decide
 from cbm.discovery.evidence import Evidence, measure, pick_rows
 from cbm.discovery.model import Batch
@@ -24,7 +24,6 @@ from cbm.discovery.models import build_model, numbers_per_row
 from cbm.discovery.problem import Problem, Rows
 from cbm.discovery.settings import Settings
 from cbm.discovery.stored import problem_from_tensors, problem_tensors, without_rows
-from cbm.discovery.study import confirmed, refines
 from cbm.discovery.training import Trainer
 from cbm.discovery.warm import carry_over
 from cbm.errors import DataError

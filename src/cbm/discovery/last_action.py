@@ -16,6 +16,7 @@ from cbm.factors import Factors
 from cbm.transitions import SAME, Transitions
 
 UNEXPLAINED = 1e-3  # share of its variance that a repetition may have of its own: rounding, clipping
+MOST_ROWS = 0.8  # share of the rows that must continue another, for the last action to be looked at unasked
 ROWS_PER_COLUMN = 10  # of the action, from which on repetitions are told: with fewer, anything can be fitted
 
 
@@ -36,6 +37,21 @@ def with_last_action(data: Transitions) -> Transitions:
         last += "last "
     factors = Factors(data.factors.variables, (*names, *(f"{last}{name}" for name in names)))
     return replace(part, obs=obs, action=np.concatenate([columns[rows], columns[before]], 1), factors=factors)
+
+
+def last_actions(data: Transitions, use: str) -> tuple[Transitions, np.ndarray | None]:
+    """The rows whose last action is known, with it (T, columns); all rows and None where it is not used.
+
+    `use` "auto" asks that most rows continue another one of their episode.
+    """
+    if use == "off":
+        return data, None
+    rows, before = _pairs(data)
+    if len(rows) < (MOST_ROWS * len(data) if use == "auto" else 1):
+        if use == "on":
+            raise DataError("no row continues another of its episode: the last action is not known for any of them")
+        return data, None
+    return data.select(rows), _columns(data)[1][before]
 
 
 def repetitions(data: Transitions) -> np.ndarray:

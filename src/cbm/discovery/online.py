@@ -7,19 +7,17 @@ data grows; or, with fixed scales from warm-up data, `update(batch)` for single 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cbm.discovery.decide import above_shadows
-from cbm.discovery.discover import assemble
+from cbm.discovery.assemble import assemble
 from cbm.discovery.follow import MEMORY, RATE, Follower, unfinished
 from cbm.discovery.model import Batch
-from cbm.discovery.problem import Dynamics, Problem, Rows, dynamics_problem, dynamics_rows
+from cbm.discovery.problem import Problem, Rows, dynamics_problem, dynamics_rows
 from cbm.discovery.settings import Settings
-from cbm.discovery.study import Findings
 from cbm.factors import Factors
 from cbm.graph import CausalGraph
 from cbm.transitions import Transitions
@@ -85,10 +83,10 @@ class OnlineDiscovery:
         if fitted is None or verdicts is None:
             return undecided_graph(self.factors, self.settings)
         notes = {name: value.numpy() for name, value in fitted.notes.items()}
-        dynamics = Dynamics(fitted.problem, notes["moving"], notes["memory"])
-        rewards: dict[str, Any] = {"names": [], "found": None}
-        found = Findings(verdicts, None)
-        return assemble(self.factors, self.follower.seen, dynamics, found, rewards, self.settings, 0.0)
+        index = np.array([target.index for target in fitted.problem.targets], int)
+        return assemble(
+            self.factors, self.follower.seen, index, notes["moving"], notes["memory"], verdicts, {}, self.settings, 0.0
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that `learn` changes; `restore` undoes it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,28 +20,25 @@ from cbm.runs import atomic_write_text
 from cbm.transitions import Transitions
 
 if TYPE_CHECKING:
-    from cbm.discovery.discover import Progress
+    from cbm.discovery.pipeline import Progress
     from cbm.discovery.predict import Predictor
     from cbm.discovery.study import Report
 
 HORIZONS = (1, 2, 5, 10, 20)  # steps of the rollouts whose error is reported
-STAGES = {"dynamics": "dynamics", "dynamics: evidence": "evidence", "dynamics-again": "evidence",
-          "rewards": "rewards", "rewards: evidence": "rewards", "rewards-again": "rewards",
-          "prediction": "prediction"}  # fmt: skip
+STAGES = {"dynamics: evidence": "dynamics", "rewards: evidence": "rewards"}
 
 
 class RunFiles:
     """The run directory of one call, or none."""
 
     def __init__(
-        self, run: Path | None, data: Transitions, settings: Settings, seed: int, minutes: float | None,
-        steps: int | None, knowledge: Knowledge | None,
-    ):  # fmt: skip
+        self, run: Path | None, data: Transitions, settings: Settings, seed: int, knowledge: Knowledge | None
+    ):
         self.run = Path(run) if run is not None else None
         self.data = data
         if self.run is not None:
             self.config = {
-                "command": "discover", "settings": settings.to_json(), "seed": seed, "minutes": minutes, "steps": steps,
+                "command": "discover", "settings": settings.to_json(), "seed": seed,
                 "knowledge": knowledge.to_json() if knowledge else None, "factors": data.factors.to_json(),
                 "transitions": len(data), "data": fingerprint(data),
             }  # fmt: skip
@@ -49,8 +47,13 @@ class RunFiles:
     def checkpoint(self) -> Path | None:
         return None if self.run is None else self.run / "checkpoint" / "state.safetensors"
 
+    @property
+    def jobs(self) -> Path | None:
+        """Where finished jobs are kept."""
+        return None if self.run is None else self.run / "checkpoint"
+
     def finished(self) -> CausalGraph | None:
-        """The graph of a finished run of the same call; another call's directory is refused."""
+        """The graph of a settled run of the same call; another call's directory is refused."""
         if self.run is None or not (self.run / "config.json").exists():
             return None
         try:
@@ -63,8 +66,8 @@ class RunFiles:
             raise DataError(
                 f"{self.run} holds another run (different {', '.join(differing)}); choose another directory"
             )
-        if (self.run / "result.json").exists():
-            return CausalGraph.load(self.run)
+        if (self.run / "result.json").exists() and (graph := CausalGraph.load(self.run)).is_settled:
+            return graph
         return None
 
     def begin(self) -> None:
@@ -98,7 +101,7 @@ class RunFiles:
                 with log.open("a") as file:
                     file.write(json.dumps(row) + "\n")
             if progress:
-                progress(STAGES[stage], min(done, 1.0))
+                progress(STAGES.get(stage, stage), min(done, 1.0))
 
         return report
 
@@ -131,11 +134,15 @@ class RunFiles:
             "updates": updates,
             "edges": int(graph.adjacency.sum()),
             "undecided": int((graph.verdict == "undecided").sum()),
+            "settled": graph.is_settled,
             "abstractions": {name: list(graph.abstraction(name)) for name in graph.rewards},
         }
         if self.data.truth is not None:
             result["score"] = graph.compare(self.data.truth).to_json()
         self._write("result.json", result)
+        if graph.is_settled:  # what jobs share can be made again from the log
+            shutil.rmtree(self.run / "checkpoint" / "shared", ignore_errors=True)
+            shutil.rmtree(self.run / "checkpoint" / "jobs", ignore_errors=True)
 
     def _write(self, name: str, content: Any) -> None:
         assert self.run is not None

@@ -45,6 +45,20 @@ class Settings:
     """Peak of a warm-up and cosine schedule."""
     weight_decay: float = 0.1
     """Pull of the weights towards zero, times the learning rate; raised during training where it overfits."""
+    updates: int = 2000
+    """Of the published networks (preset `paper`, model `demi`), where no number of steps is given."""
+    prediction_updates: int = 400
+    """Of the small networks that predict from the causes found."""
+    last_action: Literal["auto", "on", "off"] = "auto"
+    """Whether models of the dynamics see the action before, too. auto: where most rows continue another one."""
+    folds: int = 3
+    """Parts into which episodes are divided; each is tested by models fitted to the others."""
+    kept_one_in: int = 6
+    """Of the episodes that models are fitted to, one in so many is kept out to choose between models."""
+    false_discovery_rate: float = 0.01
+    """Share of false ones among all edges that are claimed, at most. Lower: fewer edges, more undecided cells."""
+    miss_rate: float = 0.02
+    """Share of effects at the limit of detection that are missed. Lower: a higher limit."""
     shadows: int = 12
     """Time-shifted copies of real variables, added as inputs that cannot matter, to calibrate decisions."""
     differences: bool = True
@@ -67,8 +81,8 @@ class Settings:
     strongest_share: float = 0.015
     """Calibrated rule: nor are those below this share of the target's strongest one, by which leave-one-out models of
     well-predicted targets may err."""
-    reward_inputs: Literal["next-state", "state-action"] = "next-state"
-    """What a reward may depend on: the state after the step, or the state before it and the action."""
+    reward_inputs: Literal["next-state", "state-action", "both"] = "next-state"
+    """What a reward may depend on, beside the action: the state after the step, the state before it, or both."""
 
     def __post_init__(self) -> None:
         for name, low in (

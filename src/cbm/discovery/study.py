@@ -1,177 +1,103 @@
-"""One problem from start to verdicts: the trunk looks at everything, local networks look again at what is left.
+"""Networks: the published estimators from start to verdicts, and the predictor that sees only the causes found.
 
-Where the trunk has few hidden units for each target, additive regressions look at everything too.
+Preset `paper` (one network for each pair) and model `demi` are trained for a number of updates and judged by the
+paper's threshold. Where time runs out first, nothing is claimed.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
-from cbm.discovery.additive import additive_evidence
+from cbm.discovery.again import build_local
 from cbm.discovery.checkpoint import Checkpoint
-from cbm.discovery.decide import Verdicts, above_shadows, decide
-from cbm.discovery.evidence import Evidence, measure, mixed
-from cbm.discovery.local import Local, Slots, choose_slots
+from cbm.discovery.decide import Verdicts, decide
+from cbm.discovery.evidence import Evidence, measure
+from cbm.discovery.judge import UNSETTLED
+from cbm.discovery.local import Slots
 from cbm.discovery.model import MaskedModel
 from cbm.discovery.models import build_model, numbers_per_row
-from cbm.discovery.problem import Problem
+from cbm.discovery.predict import Predictor
+from cbm.discovery.problem import Dynamics, Problem, dynamics_problem, reward_problem
 from cbm.discovery.settings import Settings
 from cbm.discovery.training import Budget, Trainer
+from cbm.graph import CausalGraph
+from cbm.transitions import Transitions
 
-EPOCHS = 60  # a budget in minutes never goes through the data more often than this …
-FEWEST_UPDATES = 3000  # … or than it takes to make this many updates
-MOST_SLOTS = 2400  # candidates of all targets together that local networks look at
-ALONE_SHARE = 0.8  # of the time left, for models that get no second look
-EVIDENCE_SHARE = 0.2  # of the time left, that measuring may take at the first look
-UNITS_PER_TARGET = 4  # hidden units of the trunk below which it is not the only one to look
-WIDE_SHARE = 0.6  # of its time is enough for a trunk that is not the only one to look
-FEW_ROWS = 3.0  # divided by the root of the number of rows: share of the strongest cause by which models may err
-CONFIRMED = 0.5  # of the edges of the first look, for its verdicts on what found no room in the second
-LOCAL_RATE = 3.0  # small networks bear a higher learning rate than the trunk
 Report = Callable[[str, float, dict[str, float]], None]
 """Stage, fraction done, numbers to log."""
 
 
-@dataclass
-class Clock:
-    """Seconds left of a budget in minutes, or the number of updates of the trunk."""
-
-    deadline: float | None
-    steps: int | None
-
-    def budget(self, share: float, rows: int, batch: int, spent: float) -> Budget:
-        """A stage's part: `share` of the seconds left, or of the updates."""
-        if self.steps is not None:
-            return Budget(steps=max(1, round(self.steps * share)))
-        assert self.deadline is not None
-        left = max(0.0, self.deadline - time.perf_counter()) + spent
-        most = max(FEWEST_UPDATES, EPOCHS * rows // batch)
-        return Budget(seconds=share * left, most=most, spent=spent)
-
-    def until(self, share: float) -> float | None:
-        """The moment at which `share` of the seconds left is used up."""
-        now = time.perf_counter()
-        return None if self.deadline is None else now + share * max(0.0, self.deadline - now)
-
-
-class Shares(NamedTuple):
-    """Of the time (or the updates) then left."""
-
-    first: float
-    """For the model that sees everything."""
-    again: float
-    """For the networks of the second look."""
-    measuring: float = EVIDENCE_SHARE
-    """For measuring what these see; a budget of updates leaves it all the time it takes."""
+def published(settings: Settings) -> bool:
+    """Whether the settings ask for an estimator as it was published, and not for refits."""
+    return settings.architecture == "pairwise" or settings.model == "demi"
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What is known of one problem, and the local model if there is one."""
+class Study:
+    """What the published networks say."""
 
+    dynamics: Dynamics
     verdicts: Verdicts
-    local: Local | None
+    rewards: Verdicts | None
 
 
-def study(
-    name: str,
-    problem: Problem,
-    settings: Settings,
-    seed: int,
-    clock: Clock,
-    shares: Shares,
-    checkpoint: Checkpoint,
-    report: Report,
-) -> Findings:
-    """Train, measure, look again, decide. Finished parts are taken from the checkpoint."""
+def study_log(
+    train: Transitions, held: Transitions, settings: Settings, seed: int, deadline: float | None, steps: int | None,
+    checkpoint: Checkpoint, report: Report,
+) -> Study:  # fmt: skip
+    """Dynamics, then all rewards as one problem; `steps` updates of the former (left out: as the settings say)."""
+    steps = steps or settings.updates
+    dynamics = dynamics_problem(train, held, settings.shadows, seed, settings.differences)
+    found = _study("dynamics", dynamics.problem, settings, seed, deadline, steps, checkpoint, report)
+    rewards = None
+    if train.rewards:
+        before = settings.reward_inputs == "state-action"
+        problem = reward_problem(train, held, list(train.rewards), settings.shadows, seed, before, settings.differences)
+        rewards = _study("rewards", problem, settings, seed + 2, deadline, max(1, steps // 2), checkpoint, report)
+    return Study(dynamics, found, rewards)
+
+
+def _study(
+    name: str, problem: Problem, settings: Settings, seed: int, deadline: float | None, steps: int,
+    checkpoint: Checkpoint, report: Report,
+) -> Verdicts:  # fmt: skip
+    """Train, measure, decide. Finished parts are taken from the checkpoint."""
+    shape = (len(problem.targets), problem.real_inputs)
     if not problem.targets:
-        return _nothing(problem)
-    settings = replace(settings, strongest_share=max(settings.strongest_share, FEW_ROWS / len(problem.train) ** 0.5))
-    evidence = _trunk_evidence(name, problem, settings, seed, clock, shares.first, checkpoint, report)
+        empty = np.zeros(shape)
+        return Verdicts(empty, empty, empty, empty > 0, empty.astype("<U9"))
+    if not checkpoint.has(f"{name}.cmi"):
+        model = build_model(problem, settings, seed)
+        if not train(name, Trainer(model, problem, settings, seed), Budget(steps=steps), checkpoint, report, deadline):
+            return _open(shape)
+        size = numbers_per_row(problem, settings)
+        heard = partial(_evidence_progress, report, name)
+        found = measure(
+            model, problem.held, problem.inputs, problem.real_inputs, settings.evaluation_rows, size, heard
+        ).reported
+        checkpoint.keep(**{f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr})
+    kept = Evidence(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"))
     real = problem.real_inputs
-    shown, cmi = evidence.reported, evidence.cmi
-    if settings.rule == "calibrated":
-        cmi = above_shadows(cmi, real)
-        shown = replace(shown, cmi=above_shadows(shown.cmi, real))
-    first = decide(cmi[:, :real], evidence.stderr[:, :real], cmi[:, real:], settings, breadth=problem.breadth)
-    if not refines(settings):
-        return Findings(reporting(first, shown, shown), None)
-    rng = np.random.default_rng([seed, 9])
-    slots = choose_slots(cmi, evidence.stderr, real, problem.action_input, most_slots(problem), rng)
-    local, again = _local_evidence(
-        f"{name}-again", problem, slots, settings, seed + 1, clock, shares, checkpoint, report
-    )
-    both = slots.spread(again, replace(evidence, cmi=cmi), problem.breadth)
-    second = both.cmi
-    smaller = second < cmi  # both looks must see an effect: in truth the first is never the larger one
-    stderr = np.where(smaller, both.stderr, evidence.stderr)
-    strongest = np.maximum(cmi, second)[:, :real].max(1, initial=0.0)
-    verdicts = decide(
-        np.where(smaller, second, cmi)[:, :real], stderr[:, :real], cmi[:, real:], settings, strongest,
-        breadth=problem.breadth,
-    )  # fmt: skip
-    found = together(first, verdicts, slots.looked_at(real))
-    smallest = mixed(slots.spread(again.reported, shown, problem.breadth), shown, smaller)
-    return Findings(reporting(found, shown, smallest), local)
+    return decide(kept.cmi[:, :real], kept.stderr[:, :real], kept.cmi[:, real:], settings, breadth=problem.breadth)
 
 
-def most_slots(problem: Problem) -> int:
-    """How many candidates of each target are looked at again."""
-    return int(np.clip(MOST_SLOTS // len(problem.targets), 10, 48))
+def _open(shape: tuple[int, int]) -> Verdicts:
+    """Nothing is claimed."""
+    zeros, no = np.zeros(shape), np.zeros(shape, bool)
+    undecided, why = np.full(shape, "undecided"), np.full(shape, UNSETTLED)
+    return Verdicts(zeros, zeros, zeros, no, undecided, why, no, np.full(shape[0], np.nan))
 
 
-def together(first: Verdicts, second: Verdicts, looked_at: np.ndarray) -> Verdicts:
-    """The second look decides where there was one.
-
-    Cells left out were weaker at the first look than all that were looked at again. Its verdict on them counts if of
-    what it took for this target's causes the second look has confirmed a good part.
-    """
-    implied = ~looked_at & ~confirmed(first.edge, second.edge, looked_at)
-    beyond = np.where(implied, np.maximum(first.thresholds, first.cmi), first.thresholds)
-    return Verdicts(
-        cmi=np.where(looked_at & ~second.edge, second.cmi, first.cmi),
-        stderr=np.where(looked_at & ~second.edge, second.stderr, first.stderr),
-        thresholds=np.where(looked_at, second.thresholds, beyond),
-        edge=np.where(looked_at, second.edge, first.edge & ~implied),
-        verdict=np.where(looked_at, second.verdict, np.where(implied, "none", first.verdict)),
-    )
-
-
-def confirmed(first: np.ndarray, second: np.ndarray, looked_at: np.ndarray) -> np.ndarray:
-    """(K, 1): whether the second look found a good part of those edges of the first that it looked at."""
-    claimed, found = ((edge & looked_at).sum(1, keepdims=True) for edge in (first, second))
-    return np.asarray(found >= CONFIRMED * claimed)
-
-
-def reporting(found: Verdicts, edges: Evidence, others: Evidence) -> Verdicts:
-    """The verdicts with what is told of each cell, as sharp as it was measured.
-
-    Of edges the CMI given everything else, as the method defines it; of other cells the smaller of what was seen.
-    Where that lies on the other side of the threshold, the value that was decided on is told instead.
-    """
-    real = found.cmi.shape[1]
-    cmi, stderr = (
-        np.where(found.edge, one[:, :real], other[:, :real])
-        for one, other in ((edges.cmi, others.cmi), (edges.stderr, others.stderr))
-    )
-    agrees = np.where(found.edge, cmi >= found.thresholds, cmi < found.thresholds)
-    return replace(found, cmi=np.where(agrees, cmi, found.cmi), stderr=np.where(agrees, stderr, found.stderr))
-
-
-def refines(settings: Settings) -> bool:
-    """Whether candidates are looked at again; the paper's network and DEMI are judged as they are."""
-    return settings.architecture == "trunk" and settings.model != "demi" and settings.shadows > 0
-
-
-def train(name: str, trainer: Trainer, budget: Budget, checkpoint: Checkpoint, report: Report) -> None:
-    """Run a trainer to the end of its budget, from the checkpoint if that stands in this stage."""
+def train(
+    name: str, trainer: Trainer, budget: Budget, checkpoint: Checkpoint, report: Report, deadline: float | None = None
+) -> bool:
+    """Run a trainer to the end of its budget, from the checkpoint if that stands in this stage; False: no time."""
     if checkpoint.notes.get("stage") == name and checkpoint.running:
         trainer.restore(checkpoint.running)
 
@@ -190,98 +116,58 @@ def train(name: str, trainer: Trainer, budget: Budget, checkpoint: Checkpoint, r
             checkpoint.write()
 
     try:
-        trainer.run(budget, heard)
+        trainer.run(budget, heard, deadline=deadline)
     except KeyboardInterrupt:
         if trainer.between_updates:
             remember()
             checkpoint.write()
         raise
     checkpoint.notes["updates"] = {**checkpoint.notes.get("updates", {}), name: trainer.step}
+    if budget.progress(trainer.step) < 1:
+        remember()
+        checkpoint.write()
+        return False
     trainer.use_average()
+    return True
 
 
 def _evidence_progress(report: Report, name: str, done: float) -> None:
     report(f"{name}: evidence", done, {})
 
 
-def spent_in(checkpoint: Checkpoint, name: str) -> float:
-    return float(checkpoint.notes.get("spent", 0.0)) if checkpoint.notes.get("stage") == name else 0.0
+def train_predictor(
+    data: Transitions, graph: CausalGraph, settings: Settings, seed: int, checkpoint: Checkpoint, report: Report
+) -> Predictor | None:
+    """Small networks, one for each variable, that see only its causes."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # beside other work, two threads are slower than one
+    try:
+        train_rows, held_rows = data.split(settings.held_out, seed=seed)
+        dynamics = dynamics_problem(train_rows, held_rows, settings.shadows, seed, settings.differences)
+        problem, name = dynamics.problem, "prediction"
+        if not problem.targets:
+            return None
+        parents = np.zeros((len(problem.targets), problem.inputs), bool)
+        parents[:, : problem.real_inputs] = graph.adjacency[[t.index for t in problem.targets], : problem.real_inputs]
+        local = build_local(problem, _slots(parents, problem), settings, seed + 1)
+        local.restrict(parents)
+        if checkpoint.has(f"{name}.done"):
+            restore_parameters(local, name, checkpoint)
+        else:
+            updates = Budget(steps=settings.prediction_updates)
+            fast = replace(settings, learning_rate=3 * settings.learning_rate)  # small networks bear it
+            train(name, Trainer(local, problem, fast, seed + 4), updates, checkpoint, report)
+            checkpoint.keep(**{f"{name}.done": np.ones(1), **named_parameters(local, name)})
+        return Predictor(data.factors, dynamics, local)
+    finally:
+        torch.set_num_threads(before)
 
 
-def _trunk_evidence(
-    name: str, problem: Problem, settings: Settings, seed: int, clock: Clock, share: float,
-    checkpoint: Checkpoint, report: Report,
-) -> Evidence:  # fmt: skip
-    if not checkpoint.has(f"{name}.cmi"):
-        model = build_model(problem, settings, seed)
-        crowded = refines(settings) and settings.width < UNITS_PER_TARGET * len(problem.targets)
-        spread = additive_evidence(problem) if crowded else None
-        if clock.steps is None:
-            share = ALONE_SHARE if not refines(settings) else share if spread is None else WIDE_SHARE * share
-        budget = clock.budget(share, len(problem.train), settings.batch, spent_in(checkpoint, name))
-        train(name, Trainer(model, problem, settings, seed), budget, checkpoint, report)
-        size = numbers_per_row(problem, settings)
-        heard = partial(_evidence_progress, report, name)
-        again = most_slots(problem) if refines(settings) else None
-        found = measure(
-            model, problem.held, problem.inputs, problem.real_inputs, settings.evaluation_rows, size, heard,
-            again=again, until=clock.until(EVIDENCE_SHARE),
-        )  # fmt: skip
-        found = found if spread is None else stronger(found, spread)
-        checkpoint.keep(**_arrays(name, found))
-    return _kept(checkpoint, name)
-
-
-def _arrays(name: str, found: Evidence) -> dict[str, np.ndarray]:
-    shown = found.reported
-    return {
-        f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr,
-        f"{name}.reported-cmi": shown.cmi, f"{name}.reported-stderr": shown.stderr,
-    }  # fmt: skip
-
-
-def _kept(checkpoint: Checkpoint, name: str) -> Evidence:
-    sharper = Evidence(checkpoint.array(f"{name}.reported-cmi"), checkpoint.array(f"{name}.reported-stderr"))
-    return Evidence(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"), sharper)
-
-
-def stronger(one: Evidence, other: Evidence) -> Evidence:
-    """Cell by cell what sees the larger effect: each of the two is blind to some."""
-    return mixed(one, other, one.cmi >= other.cmi)
-
-
-def _local_evidence(
-    name: str, problem: Problem, slots: Slots, settings: Settings, seed: int, clock: Clock, shares: Shares,
-    checkpoint: Checkpoint, report: Report,
-) -> tuple[Local, Evidence]:  # fmt: skip
-    local = build_local(problem, slots, settings, seed)
-    if checkpoint.has(f"{name}.cmi"):
-        restore_parameters(local, name, checkpoint)
-    else:
-        budget = clock.budget(shares.again, len(problem.train), settings.batch, spent_in(checkpoint, name))
-        train(name, local_trainer(local, problem, settings, seed), budget, checkpoint, report)
-        found = measure_local(local, slots, problem, settings, until=clock.until(shares.measuring))
-        checkpoint.keep(**_arrays(name, found), **named_parameters(local, name))
-    return local, _kept(checkpoint, name)
-
-
-def build_local(problem: Problem, slots: Slots, settings: Settings, seed: int) -> Local:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return Local(problem, slots, settings)
-
-
-def local_trainer(local: Local, problem: Problem, settings: Settings, seed: int) -> Trainer:
-    return Trainer(local, problem, replace(settings, learning_rate=LOCAL_RATE * settings.learning_rate), seed)
-
-
-def measure_local(
-    local: Local, slots: Slots, problem: Problem, settings: Settings, seed: int = 0, until: float | None = None
-) -> Evidence:
-    """(K, slots and the action last) on the held-out rows."""
-    seen = slots.inputs.shape[1] + 1
-    row_size = len(problem.targets) * (settings.knots + 8 * seen)
-    return measure(local, problem.held, seen, seen, settings.evaluation_rows, row_size, seed=seed, until=until)
+def _slots(parents: np.ndarray, problem: Problem) -> Slots:
+    action = problem.action_input
+    rows = [[j for j in np.flatnonzero(row) if j != action] for row in parents]
+    width = max(1, *(len(row) for row in rows), 1)
+    return Slots(np.array([row + [-1] * (width - len(row)) for row in rows], dtype=np.int64), action)
 
 
 def named_parameters(model: MaskedModel, name: str) -> dict[str, Any]:
@@ -294,6 +180,4 @@ def restore_parameters(model: MaskedModel, name: str, checkpoint: Checkpoint) ->
             parameter.copy_(checkpoint.found[f"{name}/{key}"])
 
 
-def _nothing(problem: Problem) -> Findings:
-    empty = np.zeros((0, problem.real_inputs))
-    return Findings(Verdicts(empty, empty, empty, empty > 0, empty.astype("<U9")), None)
+__all__ = ["Study", "published", "study_log", "train", "train_predictor"]

@@ -102,9 +102,15 @@ class Trainer:
             weight_decay=self.decay, fused=True,
         )  # fmt: skip
 
-    def run(self, budget: Budget, report: Callable[[dict[str, float]], None], every: int = 50) -> None:
-        """Update until the budget is used up; `report` hears of it every few updates."""
-        while (progress := budget.progress(self.step)) < 1:
+    def run(
+        self,
+        budget: Budget,
+        report: Callable[[dict[str, float]], None],
+        every: int = 50,
+        deadline: float | None = None,
+    ) -> None:
+        """Update until the budget is used up, or the `deadline` of time.monotonic() is past."""
+        while (progress := budget.progress(self.step)) < 1 and (deadline is None or time.monotonic() < deadline):
             self.between_updates = False
             with interrupt_deferred():
                 numbers = self.update(progress)

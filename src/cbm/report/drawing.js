@@ -18,10 +18,10 @@ function buildDrawing(run, state) {
       ? `${plural(hidden, "variable")} that this reward does not need, and their edges, are not drawn.` : "";
   };
   box.addEventListener("change", redraw);
-  return { node: el("div", {}, el("div", { class: "tools" }, toggle, note), drawingLegend(), holder), redraw };
+  return { node: el("div", {}, el("div", { class: "tools" }, toggle, note), drawingLegend(run), holder), redraw };
 }
 
-function drawingLegend() {
+function drawingLegend(run) {
   const line = (className) => svg("svg", { width: 34, height: 10 },
     svg("line", { x1: 1, y1: 5, x2: 33, y2: 5, class: "edge " + className }));
   const key = (picture, text) => el("span", { class: "key" }, picture, el("span", { text }));
@@ -29,6 +29,7 @@ function drawingLegend() {
     key(line("toward"), "one step closer to the reward"),
     key(line("lateral"), "other influence among needed variables"),
     key(line("faint"), "influence on variables that do not matter"),
+    run.counts.undecided ? key(line("toward undecided"), "undecided, cannot be ruled out") : null,
     el("span", { text: "Point at a variable: its causes turn blue, its effects orange." }));
 }
 
@@ -96,11 +97,15 @@ function graphEdges(run, reward, layout) {
     if (!layout.nodes.has(effect)) continue;
     for (let column = 0; column <= d; column++) {
       const cause = column === d ? "action" : column;
-      if (run.edges[effect][column] !== "1" || cause === effect || !layout.nodes.has(cause)) continue;
-      edges.push({ cause, effect, kind: edgeKind(cause, effect, kept, layout.distance, reward) });
+      if (run.links[effect][column] !== "1" || cause === effect || !layout.nodes.has(cause)) continue;
+      const undecided = run.verdict[effect][column] === "u";
+      edges.push({ cause, effect, undecided, kind: edgeKind(cause, effect, kept, layout.distance, reward) });
     }
   }
-  if (reward) reward.parents.forEach((cause) => edges.push({ cause, effect: "reward", kind: "toward" }));
+  if (!reward) return edges;
+  for (const cause of directCauses(reward)) {
+    edges.push({ cause, effect: "reward", undecided: reward.verdict[cause] === "u", kind: "toward" });
+  }
   return edges;
 }
 
@@ -113,7 +118,8 @@ function edgeKind(cause, effect, kept, distance, reward) {
 
 function drawEdge(edge, layout, prefix) {
   const from = layout.nodes.get(edge.cause), to = layout.nodes.get(edge.effect);
-  const path = svg("path", { d: edgePath(from, to), class: "edge " + edge.kind, "marker-end": `url(#${prefix}${edge.kind})` });
+  const classes = "edge " + edge.kind + (edge.undecided ? " undecided" : "");
+  const path = svg("path", { d: edgePath(from, to), class: classes, "marker-end": `url(#${prefix}${edge.kind})` });
   return { ...edge, path, weight: { faint: 0, plain: 1, lateral: 1, toward: 2 }[edge.kind] };
 }
 

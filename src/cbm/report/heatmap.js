@@ -36,11 +36,17 @@ function keptSet(view) {
   return new Set(reward ? reward.kept.map(([index]) => index) : []);
 }
 
+function possibleSet(view) {
+  const reward = view.run.rewards[view.state.reward];
+  return new Set(reward ? reward.possible : []);
+}
+
 // ---- geometry -------------------------------------------------------------------------------------------
 
 function measureHeatMap(view) {
   const { d, run } = view;
   view.kept = keptSet(view);
+  view.possible = possibleSet(view);
   view.order = [...Array(d).keys()];
   if (view.keptFirst) view.order.sort((a, b) => view.kept.has(b) - view.kept.has(a) || a - b);
   view.place = new Int32Array(d);
@@ -118,6 +124,12 @@ function cellCentre(view, row, column) {
 
 // ---- what a cell says -----------------------------------------------------------------------------------
 
+// The reasons come as [row, column, number of the text]; looked up by cell once they are sorted so.
+function cellReason(run, row, column) {
+  run.reasonAt ||= new Map(run.reason.map(([r, c, text]) => [r + "," + c, run.reasons[text]]));
+  return run.reasonAt.get(row + "," + column) || "";
+}
+
 const VERDICTS = { e: "edge", n: "no edge", u: "undecided" };
 
 function cellFacts(run, row, column) {
@@ -128,14 +140,20 @@ function cellFacts(run, row, column) {
       cause, effect: run.variables[row], cmi: run.cmi[row][column], stderr: run.stderr[row][column],
       threshold: run.thresholds[row][column], verdict: run.verdict[row][column],
       edge: run.edges[row][column] === "1", truth: run.truth ? run.truth.edges[row][column] === "1" : null,
+      reason: cellReason(run, row, column), limit: run.limits[row], settled: run.settled[row][column] === "1",
     };
   }
   const reward = run.rewards[row - d];
-  if (column === d) return { cause, effect: "reward " + reward.name, untested: true };
+  const known = { cause, effect: "reward " + reward.name, reason: cellReason(run, row, column), limit: reward.limit };
+  if (column === d) {
+    if (!reward.action) return { ...known, untested: true };
+    return { ...known, ...reward.action, edge: reward.action.verdict === "e", truth: null, settled: true };
+  }
   return {
-    cause, effect: "reward " + reward.name, cmi: reward.cmi[column], stderr: reward.stderr[column],
+    ...known, cmi: reward.cmi[column], stderr: reward.stderr[column],
     threshold: reward.thresholds[column], verdict: reward.verdict[column],
     edge: reward.edges[column] === "1", truth: reward.truth ? reward.truth[column] === "1" : null,
+    settled: reward.settled[column] === "1",
   };
 }
 
@@ -148,8 +166,14 @@ function cellLines(facts) {
   const lines = [[`${facts.cause} \u2192 ${facts.effect}`, "head"]];
   if (facts.untested) return [...lines, ["not measured: for a reward, only the state variables are recorded"]];
   lines.push([`CMI ${plusMinus(facts.cmi, facts.stderr)} nats`], [`threshold ${number(facts.threshold)} nats`]);
-  const treated = facts.verdict === "u" ? (facts.edge ? " (drawn as an edge)" : " (drawn as no edge)") : "";
-  lines.push([`verdict: ${VERDICTS[facts.verdict]}${treated}`]);
+  const known = facts.limit !== null && facts.limit !== undefined;
+  const beyond = facts.verdict === "n" && known ? ` above ${number(facts.limit)} nats` : "";
+  lines.push([`verdict: ${VERDICTS[facts.verdict]}${beyond}`]);
+  if (facts.verdict === "u") {
+    lines.push([`why: ${facts.reason || "no reason is recorded"}`, "doubt"], [`best guess: ${facts.edge ? "an edge" : "no edge"}`]);
+  }
+  if (known && facts.verdict !== "n") lines.push([`limit of detection ${number(facts.limit)} nats`]);
+  if (!facts.settled) lines.push(["cut short: it had not settled when the time was up", "doubt"]);
   const wrong = mistake(facts);
   if (wrong === "missed") lines.push(["missed: the known graph has this edge", "missed"]);
   if (wrong === "spurious") lines.push(["spurious: the known graph does not have this edge", "spurious"]);

@@ -171,15 +171,26 @@ function paintCrosshair(context, view, theme) {
 function labelStyle(view, theme, index, isActive) {
   const isReward = index > view.d;
   const kept = isReward ? index - view.d - 1 === view.state.reward : view.kept.has(index);
-  if (isActive) return { colour: theme.accent, bold: true, kept };
+  if (isActive) return { colour: theme.accent, bold: true, kept, unsure: !isReward && view.possible.has(index) };
   if (index === view.d) return { colour: theme.ink, bold: true, kept: false };
-  return { colour: kept ? theme.ink : theme["ink-faint"], bold: kept, kept };
+  const unsure = !isReward && view.possible.has(index);
+  return { colour: kept ? theme.ink : theme["ink-faint"], bold: kept && !unsure, kept, unsure };
 }
 
 // Labels are numbered: variables 0..d-1, the action d, rewards from d+1 on.
 function labelText(view, index) {
   if (index === view.d) return "action";
   return view.labels[index < view.d ? index : index - 1];
+}
+
+// A solid bar for what is certainly needed, a broken one for what cannot be ruled out.
+function paintKeptBar(context, broken, x, y, width, height) {
+  if (!broken) { context.fillRect(x, y, width, height); return; }
+  const along = Math.max(width, height), piece = along / 5;
+  for (let k = 0; k < 5; k += 2) {
+    if (height > width) context.fillRect(x, y + k * piece, width, piece);
+    else context.fillRect(x + k * piece, y, piece, height);
+  }
 }
 
 function paintRowLabels(context, view, theme) {
@@ -197,10 +208,12 @@ function paintRowLabels(context, view, theme) {
     const index = row < view.d ? row : row + 1;
     const style = labelStyle(view, theme, index, view.active && view.active[0] === row);
     if (style.kept) {
-      context.fillStyle = theme["accent-soft"];
-      context.fillRect(0, y, view.left - 3, view.cell - 1);
+      if (!style.unsure) {
+        context.fillStyle = theme["accent-soft"];
+        context.fillRect(0, y, view.left - 3, view.cell - 1);
+      }
       context.fillStyle = theme.accent;
-      context.fillRect(view.left - 5, y, 3, view.cell - 1);
+      paintKeptBar(context, style.unsure, view.left - 5, y, 3, view.cell - 1);
     }
     context.fillStyle = style.colour;
     context.font = labelFont(view, style.bold);
@@ -224,7 +237,7 @@ function paintColumnLabels(context, view, theme) {
     const style = labelStyle(view, theme, column, view.active && view.active[1] === column);
     if (style.kept) {
       context.fillStyle = theme.accent;
-      context.fillRect(x, view.top - 5, view.cell - 1, 3);
+      paintKeptBar(context, style.unsure, x, view.top - 5, view.cell - 1, 3);
     }
     context.save();
     context.translate(x + (view.cell - 1) / 2 + (view.slanted ? 2 : 0), view.top - 10);

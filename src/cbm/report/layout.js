@@ -18,15 +18,20 @@ function nodeWidth(label) {
 function parentsOf(run, variable) {
   const found = [];
   for (let j = 0; j < run.variables.length; j++) {
-    if (j !== variable && run.edges[variable][j] === "1") found.push(j);
+    if (j !== variable && run.links[variable][j] === "1") found.push(j);
   }
   return found;
+}
+
+// Those that keep a variable in the state: also undecided ones, where these cannot be ruled out.
+function directCauses(reward) {
+  return [...reward.links].flatMap((bit, variable) => (bit === "1" ? [variable] : []));
 }
 
 // Number of steps from each kept variable to the reward: 1 for its direct causes.
 function distancesToReward(run, reward, kept) {
   const distance = new Map();
-  let front = reward.parents.filter((variable) => kept.has(variable));
+  let front = directCauses(reward).filter((variable) => kept.has(variable));
   for (let steps = 1; front.length; steps++) {
     front.forEach((variable) => distance.set(variable, steps));
     const next = new Set();
@@ -62,7 +67,7 @@ function sortByNeighbours(run, layer, nearer) {
   if (!nearer) return;
   const height = new Map();
   for (const variable of layer) {
-    const places = nearer.map((child, place) => (run.edges[child][variable] === "1" ? place : -1)).filter((p) => p >= 0);
+    const places = nearer.map((child, place) => (run.links[child][variable] === "1" ? place : -1)).filter((p) => p >= 0);
     height.set(variable, places.reduce((sum, place) => sum + place, 0) / Math.max(1, places.length) / nearer.length);
   }
   layer.sort((a, b) => height.get(a) - height.get(b) || a - b);
@@ -101,8 +106,9 @@ function placeLayers(run, reward, columns, nodes, middle, room) {
     const width = widthOf(column);
     column.forEach((variable, row) => {
       const y = middle + (row - (column.length - 1) / 2) * ROW_STEP;
-      const role = reward.parents.includes(variable) ? "kept direct-parent" : "kept";
-      place(variable, run.variables[variable], x, width, y, role);
+      const role = reward.links[variable] === "1" ? "kept direct-parent" : "kept";
+      const unsure = reward.possible.includes(variable) ? " possible" : "";
+      place(variable, run.variables[variable], x, width, y, role + unsure);
     });
     x += width + gap;
   }

@@ -20,13 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbm.abstraction.explain import explain
-from cbm.abstraction.rules import cbm_abstraction
 from cbm.checks import read_json, zeros_and_ones
-from cbm.discovery.effort import few_updates
 from cbm.errors import DataError
-from cbm.graph import CausalGraph, RewardGraph
+from cbm.graph import CausalGraph
 from cbm.report.comparison import compare
+from cbm.report.graph_payload import bits, matrix_payload, name_groups, reward_payload
 from cbm.report.learning import is_learning_run, read_learning_run
 from cbm.report.palette import style_sheet
 from cbm.runs import atomic_write_text
@@ -34,7 +32,7 @@ from cbm.runs import atomic_write_text
 # In the order in which they are joined: later files use what earlier ones define.
 SCRIPTS = (
     *("dom.js", "heatmap.js", "heatpaint.js", "layout.js", "drawing.js", "charts.js"),
-    *("curves.js", "strips.js", "outcomes.js", "learning.js", "report.js"),
+    *("curves.js", "strips.js", "outcomes.js", "learning.js", "doubt.js", "report.js"),
 )
 STYLES = ("report.css", "learning.css")
 CURVE_POINTS = 400
@@ -62,7 +60,7 @@ def write_report(run_dirs: list[Path], out: Path, *, at: int | None = None, unti
         for entry, run_dir in zip(entries, places, strict=True):
             if names.count(entry["name"]) > 1:  # two runs called "run" in different places
                 entry["name"] = _printable(str(run_dir))
-    atomic_write_text(out, render({"schema": 1, "runs": runs, "learning": _finite(learning)}))
+    atomic_write_text(out, render({"schema": 2, "runs": runs, "learning": _finite(learning)}))
     return Path(out)
 
 
@@ -78,6 +76,7 @@ def collect_run(run_dir: Path, index: int = 0) -> dict[str, Any]:
     if not _has_graph(run_dir):
         raise DataError(f"{run_dir}: no graph.json, so this is not a run that a report can be made of")
     graph = CausalGraph.load(run_dir)
+    as_guessed = is_learning_run(run_dir)  # its policies saw what the best guess says
     truth = _read_truth(run_dir / "truth.json", graph)
     training, training_note = read_training(run_dir / "metrics.jsonl")
     result = _optional(run_dir / "result.json")
@@ -91,86 +90,24 @@ def collect_run(run_dir: Path, index: int = 0) -> dict[str, Any]:
         "seconds": graph.seconds,
         "variables": list(graph.variables),
         "groups": name_groups(graph.variables),
-        **_matrix(graph),
-        "rewards": [_reward(graph, name, truth) for name in graph.rewards],
-        "cdl": len(graph.abstraction(rule="cdl")),
+        "as_guessed": as_guessed,
+        **matrix_payload(graph, as_guessed),
+        "rewards": [reward_payload(graph, name, truth, as_guessed) for name in graph.rewards],
+        "cdl": int((graph.guessed_mask(rule="cdl") if as_guessed else graph.mask(rule="cdl")).sum()),
         "truth": None,
         "score": None,
         "prediction": _read_prediction(run_dir / "prediction.json"),
         "training": training,
         "training_note": training_note,
-        "few_updates": few_updates(result),
         "config": _optional(run_dir / "config.json"),
         "result": result,
     }
     if truth is not None:
         score = graph.compare(truth[0]).to_json()
-        run["truth"] = {"edges": [_bits(row) for row in truth[0]]}
+        run["truth"] = {"edges": [bits(row) for row in truth[0]]}
         run["score"] = {key: score[key] for key in ("accuracy", "precision", "recall", "f1", "shd", "auroc")}
         run["score"]["self_loop_accuracy"] = score["self_loops"]["accuracy"]
     return run
-
-
-def _matrix(graph: CausalGraph) -> dict[str, Any]:
-    """The d x (d+1) numbers, the counts over them, and the range of the colour scale."""
-    d = len(graph)
-    rewards = graph.rewards.values()
-    thresholds = np.concatenate([graph.thresholds.ravel(), *(reward.threshold for reward in rewards)])
-    verdicts = np.concatenate([graph.verdict.ravel(), *(reward.verdict for reward in rewards)])
-    knee = graph.threshold if graph.threshold > 0 else 0.01
-    top = max([float(graph.cmi.max()), 10 * knee, *(float(reward.cmi.max()) for reward in rewards)])
-    return {
-        "cmi": [_rounded(row) for row in graph.cmi],
-        "stderr": [_errors(row) for row in graph.stderr],
-        "thresholds": [_rounded(row) for row in graph.thresholds],
-        "verdict": [_letters(row) for row in graph.verdict],
-        "edges": [_bits(row) for row in graph.adjacency],
-        "threshold": graph.threshold,
-        "threshold_range": {
-            "low": float(thresholds.min()),
-            "median": float(np.median(thresholds)),
-            "high": float(thresholds.max()),
-        },
-        "scale": {"knee": knee, "top": top},
-        "counts": {
-            "edges": int(graph.adjacency.sum()),
-            "self_edges": int(np.trace(graph.adjacency[:, :d])),
-            "undecided": int((verdicts == "undecided").sum()),
-        },
-    }
-
-
-def _reward(graph: CausalGraph, name: str, truth: tuple[BoolArray, dict[str, BoolArray]] | None) -> dict[str, Any]:
-    reward: RewardGraph = graph.rewards[name]
-    reasons = explain(graph, name, "cbm").to_json()
-    true_parents = truth[1].get(name) if truth is not None else None
-    true_mask = cbm_abstraction(truth[0], true_parents) if truth and true_parents is not None else None
-    return {
-        "name": name,
-        "parents": [graph.index(parent) for parent in reward.parents],
-        "cmi": _rounded(reward.cmi),
-        "stderr": _errors(reward.stderr),
-        "thresholds": _rounded(reward.threshold),
-        "verdict": _letters(reward.verdict),
-        "edges": _bits(np.isin(graph.variables, reward.parents)),
-        "kept": [[graph.index(variable), path] for variable, path in reasons["kept"].items()],
-        "dropped": [[graph.index(variable), evidence] for variable, evidence in reasons["dropped"].items()],
-        "truth": None if true_parents is None else _bits(true_parents),
-        "true_abstraction": None if true_mask is None else np.flatnonzero(true_mask).tolist(),
-    }
-
-
-def name_groups(variables: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Runs of neighbours whose names share everything before the last part: block_x, block_y, block_z."""
-    stems = [re.sub(r"[_./-]?[^_./-]*$", "", name) for name in variables]
-    shared = set(stems)
-    stems = [name if name in shared else stem for name, stem in zip(variables, stems, strict=True)]
-    groups: list[dict[str, Any]] = []
-    for position, stem in enumerate(stems):
-        if not groups or groups[-1]["stem"] != stem:
-            groups.append({"stem": stem, "start": position})
-    # Lines around nearly every variable would say nothing.
-    return groups if 1 < len(groups) <= 0.6 * len(variables) else []
 
 
 def _read_truth(path: Path, graph: CausalGraph) -> tuple[BoolArray, dict[str, BoolArray]] | None:
@@ -271,22 +208,6 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(f"{value:.5g}")
-
-
-def _rounded(row: NDArray[np.float64]) -> list[float]:
-    return [float(f"{value:.4g}") for value in row]
-
-
-def _errors(row: NDArray[np.float64]) -> list[float | None]:
-    return [float(f"{value:.3g}") if value > 0 else None for value in row]  # 0: none was measured
-
-
-def _letters(row: NDArray[np.str_]) -> str:
-    return "".join(str(verdict)[0] for verdict in row)  # edge, none, undecided
-
-
-def _bits(row: BoolArray) -> str:
-    return "".join("1" if cell else "0" for cell in row)
 
 
 def _printable(name: str) -> str:

@@ -38,12 +38,13 @@ function comparison(runs) {
     const link = el("a", { href: "#run-" + run.index, text: run.name });
     const cells = [run.model, run.transitions.toLocaleString("en"), duration(run.seconds), run.counts.edges, run.counts.undecided,
       run.score ? number(run.score.f1) : "no truth",
-      ...sizes.map((reward) => (reward ? `${reward.kept.length} of ${run.variables.length}` : "\u2013"))];
+      ...sizes.map((reward) => (reward ? neededCount(run, reward) : "\u2013"))];
     return el("tr", {}, el("td", { class: "name" }, link), ...cells.map((text) => el("td", { text, class: "number" })));
   });
   const headers = ["Run", "Model", "Transitions", "Time", "Edges", "Undecided", "F1", ...rewards.map((name) => "kept: " + name)];
   return el("div", { id: "comparison" },
-    el("p", { class: "soft", text: "The last columns say how many variables each reward needs." }),
+    el("p", { class: "soft", text: "The last columns say how many variables each reward certainly needs, and in " +
+      "brackets how many more cannot be ruled out." }),
     el("div", { class: "scroll" }, table(headers, rows, "numbers")));
 }
 
@@ -81,7 +82,7 @@ function summary(run) {
   const counts = run.counts;
   return [
     el("div", { class: "run-name", text: "run " + run.name + (run.finished ? "" : " (not finished)") }),
-    run.few_updates ? el("p", { class: "notice", text: run.few_updates + " A longer run is needed." }) : null,
+    counts.unsettled ? el("p", { class: "notice", text: unsettledSentence(counts) }) : null,
     run.rewards.length ? el("div", { class: "cards" }, ...cards)
       : el("p", { text: "The data holds no reward, so this page shows which variable influences which, and no minimal state." }),
     el("p", { class: "soft", text: measuredSentence() }),
@@ -101,37 +102,15 @@ function measuredSentence() {
     "whatever influences those.";
 }
 
-function rewardCard(run, reward) {
-  const shown = reward.kept.slice(0, 18);
-  const chips = shown.map(([index]) => el("li", { text: run.variables[index] }));
-  if (reward.kept.length > shown.length) chips.push(el("li", { class: "more", text: `and ${reward.kept.length - shown.length} more` }));
-  const direct = reward.parents.length, others = reward.kept.length - direct;
-  const sentence = direct === 0 ? "No variable was found to determine this reward."
-    : `${direct} ${direct === 1 ? "determines" : "determine"} the reward directly` +
-      (others ? `, ${others} more ${others === 1 ? "influences" : "influence"} those.` : "; nothing else influences those.");
-  return el("article", { class: "card" },
-    el("div", { class: "reward", text: reward.name }),
-    el("div", { class: "big", text: `${reward.kept.length} of ${run.variables.length} variables matter` }),
-    el("ul", { class: "chips" }, ...chips), el("p", { text: sentence + truthSentence(run, reward) }));
-}
-
-function truthSentence(run, reward) {
-  if (!reward.true_abstraction) return "";
-  const kept = new Set(reward.kept.map(([index]) => index)), wanted = new Set(reward.true_abstraction);
-  const missing = [...wanted].filter((index) => !kept.has(index)), extra = [...kept].filter((index) => !wanted.has(index));
-  if (!missing.length && !extra.length) return " This is exactly the set that the known graph gives.";
-  const names = (indices) => indices.map((index) => run.variables[index]).join(", ");
-  return " Against the known graph" + (missing.length ? `, missing: ${names(missing)}` : "") +
-    (extra.length ? `, too many: ${names(extra)}` : "") + ".";
-}
-
 // ---- 2. chosen reward -----------------------------------------------------------------------------------
 
 function rewardSelector(run, state, redraw) {
   const count = el("span", { class: "count" });
   const say = () => {
     const reward = run.rewards[state.reward];
-    count.textContent = `${reward.kept.length} kept, ${reward.dropped.length} dropped`;
+    const kept = reward.kept.map(([index]) => index), unsure = kept.filter((index) => reward.possible.includes(index)).length;
+    count.textContent = unsure ? `${kept.length - unsure} certainly needed, ${unsure} not ruled out, ${reward.dropped.length} dropped`
+      : `${kept.length} kept, ${reward.dropped.length} dropped`;
   };
   const options = run.rewards.map((reward, index) => {
     const input = el("input", { type: "radio", name: "reward-" + run.index, value: index });
@@ -146,18 +125,24 @@ function rewardSelector(run, state, redraw) {
 }
 
 function reasonTables(run, reward) {
-  const keptRows = reward.kept.map(([index, path]) => el("tr", { class: "kept" },
-    nameCell(run.variables[index]), el("td", {}, pathText(path, reward.parents.includes(index)))));
+  const row = (className) => ([index, path]) => el("tr", { class: className }, nameCell(run.variables[index]),
+    el("td", {}, pathText(path, reward.links[index] === "1"), ...undecidedLinks(reward, index)));
+  const keptRows = reward.kept.filter(([index]) => !reward.possible.includes(index)).map(row("kept"));
+  const possibleRows = reward.kept.filter(([index]) => reward.possible.includes(index)).map(row("kept possible"));
   const droppedRows = reward.dropped.map(([index, evidence]) => el("tr", {},
-    nameCell(run.variables[index]), el("td", { text: evidence })));
+    nameCell(run.variables[index]), el("td", {}, el("span", { text: evidence }), ...undecidedLinks(reward, index))));
   const block = (title, headers, rows, empty, className) => el("div", { class: className }, el("h3", { text: title }),
     rows.length ? el("div", { class: "scroll", tabindex: 0 }, table(headers, rows)) : el("p", { class: "soft", text: empty }));
   const cdl = ` For comparison, the task-independent rule CDL, which keeps whatever the action can influence, would keep ${run.cdl}.`;
   return [
     el("h2", { text: "Which variables matter for " + reward.name }),
-    el("p", { class: "soft", text: "A variable is kept when a chain of influences leads from it to the reward." + cdl }),
+    el("p", { class: "soft", text: "A variable is kept when a chain of influences leads from it to the reward. " +
+      (possibleRows.length ? "Where a link of the chain is undecided (-?->), it cannot be ruled out." : "") + cdl }),
     el("div", { class: "columns" },
-      block(`Kept (${keptRows.length})`, ["Variable", "How it reaches the reward"], keptRows, "No variable is kept.", "kept-table"),
+      el("div", {},
+        block(`${possibleRows.length ? "Certainly needed" : "Kept"} (${keptRows.length})`, ["Variable", "How it reaches the reward"], keptRows,
+          reward.decided ? "No variable is kept." : "Nothing is known yet.", "kept-table"),
+        possibleRows.length ? block(`Cannot be ruled out (${possibleRows.length})`, ["Variable", "How it may reach the reward"], possibleRows, "", "kept-table possible-table") : null),
       block(`Dropped (${droppedRows.length})`, ["Variable", "Evidence that it does not matter"], droppedRows,
         "No variable is dropped.", "dropped-table")),
   ];
@@ -182,7 +167,9 @@ function heatSection(run, heat) {
   const nodes = [el("h2", { text: "How strongly each variable influences each other one" }),
     el("p", { class: "soft", text: "Each row is an effect one time step later, each column a possible cause; the last column is the " +
       "action" + (run.rewards.length ? ", the rows below the gap are the rewards" : "") +
-      ". The scale is logarithmic, so that weak influences stay visible. Point at a cell, or walk with the arrow keys, to read it." })];
+      ". The scale is logarithmic, so that weak influences stay visible. Point at a cell, or walk with the arrow keys, to read it." +
+      (run.rewards.some((reward) => reward.possible.length) ? " A bar beside a name marks what the chosen reward needs; " +
+        "it is broken where the variable only cannot be ruled out." : "") })];
   if (run.score) nodes.push(scoreLine(run));
   nodes.push(heat.legend, heatTools(run, heat), el("div", {}, heat.frame));
   if (run.truth) nodes.push(mistakeList(run));
@@ -266,58 +253,6 @@ function trainingSection(run) {
   if (!charts.length) return [];
   return [el("h2", { text: "Training" }), el("p", { class: "soft", text: "A curve that is still falling at its end means that " +
     "longer training would give a better graph. " + run.training_note }), el("div", { class: "charts" }, ...charts)];
-}
-
-// ---- 6. decisions -----------------------------------------------------------------------------------------
-
-function decisionSection(run) {
-  const undecided = undecidedCells(run);
-  const nodes = [el("h2", { text: "What was decided, and why" }),
-    el("p", { text: decisionRule(run) }), el("p", { text: undecidedSentence(run, undecided) })];
-  if (undecided.length) {
-    nodes.push(el("details", {}, el("summary", { text: plural(undecided.length, "undecided cell") }),
-      el("div", { class: "scroll" }, table(["Cause \u2192 effect", "CMI (nats)", "Threshold (nats)", "Treated as"],
-        undecided.map((facts) => cellRow(facts, facts.edge ? "edge" : "no edge"))))));
-  }
-  const file = (title, content) => (content === null ? null : el("details", {}, el("summary", { text: title }),
-    el("pre", { text: JSON.stringify(content, null, 2) })));
-  return [...nodes, file("Settings (config.json)", run.config), file("Result (result.json)", run.result)].filter(Boolean);
-}
-
-function undecidedCells(run) {
-  const d = run.variables.length, found = [];
-  const scan = (row, verdicts) => {
-    [...verdicts].forEach((verdict, column) => { if (verdict === "u") found.push(cellFacts(run, row, column)); });
-  };
-  run.verdict.forEach((verdicts, row) => scan(row, verdicts));
-  run.rewards.forEach((reward, k) => scan(d + k, reward.verdict));
-  return found;
-}
-
-function decisionRule(run) {
-  const { low, median, high } = run.threshold_range;
-  const thresholds = low === high ? `The threshold is ${number(low)} nats for every cell.`
-    : `Each cell has its own threshold, because noise differs from variable to variable: from ${number(low)} to ${number(high)} ` +
-      `nats, ${number(median)} in the middle.`;
-  return "A measured CMI is never exactly zero, so it is compared with a threshold. " + ruleWords(run.config) + " " + thresholds;
-}
-
-// The rule is named in the settings; without them only what holds for every rule is said.
-function ruleWords(config) {
-  const rule = config && (config.rule || (config.settings && config.settings.rule));
-  if (rule === "threshold") return "At or above it, the cell is an edge; below it, there is none (the rule of the paper).";
-  const zones = "Clearly above it, the cell is an edge; clearly below it, there is none; where the measurement error leaves both " +
-    "possible, the cell is undecided.";
-  if (rule !== "calibrated") return zones;
-  return zones + " The threshold comes from the data: time-shifted copies of real variables, which cannot matter, were measured " +
-    "in the same way, and show how large a CMI becomes by chance.";
-}
-
-function undecidedSentence(run, undecided) {
-  if (!undecided.length) return "No cell was left undecided.";
-  const asEdges = undecided.filter((facts) => facts.edge).length;
-  return `${plural(undecided.length, "cell")} could not be decided from this data. ${asEdges} of them ` +
-    `${asEdges === 1 ? "is" : "are"} treated as an edge, ${undecided.length - asEdges} as no edge. More transitions may settle them.`;
 }
 
 start();

@@ -19,7 +19,7 @@ READ_A_GRAPH = ("cbm", "cdl")
 def make_dynamics(plan: Plan, arena: Arena) -> Dynamics | None:
     """Those of a run as they are; else ones to learn, for methods that read a graph; None for all others."""
     if plan.dynamics is not None:
-        return FrozenDynamics.load(plan.dynamics, arena.factors, plan.settings.weakest_effect)
+        return FrozenDynamics.load(plan.dynamics, arena.factors, plan.settings.weakest_effect, plan.certain_only)
     if plan.method not in READ_A_GRAPH:
         return None
     settings = discovery_preset("debug", plan.model) if plan.preset == "debug" else joint_settings(plan.model)

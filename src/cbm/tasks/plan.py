@@ -42,6 +42,8 @@ class Plan:
     seed: int = 0
     dynamics: Path | None = None
     """A run of `cbm discover`; None: dynamics are learned jointly, where the method needs them."""
+    certain_only: bool = False
+    """Of that run, without the links that are undecided."""
     rewards: Rewards = "learned"
     model: ModelName = "implicit"
     """Of dynamics and rewards that are learned beside the policy."""
@@ -88,6 +90,7 @@ class Plan:
             "steps": self.steps,
             "seed": self.seed,
             "dynamics": None if self.dynamics is None else str(self.dynamics),
+            **({"certain_only": True} if self.certain_only else {}),  # absent in runs from before there was a choice
             "dynamics_graph": None if self.dynamics is None else _fingerprint(_graph_file(self.dynamics)),
             "pretrain": None if self.pretrain is None else str(self.pretrain),
             "pretrain_log": None if self.pretrain is None else _fingerprint(self.pretrain),
@@ -115,6 +118,7 @@ def plan_of(config: Mapping[str, Any]) -> Plan:
             preset=config["preset"],
             seed=config["seed"],
             dynamics=None if config["dynamics"] is None else Path(config["dynamics"]),
+            certain_only=config.get("certain_only", False),
             rewards=config["rewards"],
             model=config["model"],
             method_options=config["method_options"],

@@ -1,0 +1,169 @@
+"""Verdicts from refits: edge, none or undecided, each with an error that contains that of the models.
+
+An effect is what refits without an input lose on new episodes, averaged over folds. Its error has two parts: the
+scatter over episodes, and the scatter from refit to refit, which shadows show. Edges are claimed at a stated false
+discovery rate over all cells. "None" means: no effect above the target's limit of detection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from cbm.discovery.decide import Verdicts
+from cbm.discovery.measure import PLANTED, SURE
+from cbm.discovery.settings import Settings
+
+NEAR = "near the threshold"
+UNSETTLED = "not settled before the ceiling"
+FEW = "too few rows"
+DEGREES = 30  # of freedom of Student's t: errors are themselves estimated from a few dozen episodes and shadows
+PRIOR = 4  # shadows of other targets that count as many as a target's own
+LEAST_EFFICIENCY = 0.1
+DOMINANT = 3.0  # times the effect of any other input of its bundle, for one that stands out
+DOUBTFUL = 1.0  # errors above zero from which on another fold is asked
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """(K, J) what all folds together say."""
+
+    delta: np.ndarray
+    error: np.ndarray
+    tested: np.ndarray
+    bundled: np.ndarray
+    """Effect of the bundle that an input is in, in its own errors; 0 where there is none."""
+    limit_error: np.ndarray
+    """(K,) error of a typical cell."""
+    efficiency: np.ndarray
+    """(K,) share of a planted effect that was found."""
+    settled: np.ndarray
+    """(K,) whether everything that was asked has been answered."""
+
+    @property
+    def z(self) -> np.ndarray:
+        return np.where(self.error > 0, self.delta / np.maximum(self.error, 1e-12), 0.0)
+
+
+def pool(found: list[list[dict[str, np.ndarray]]], inputs: int, asked: list[int]) -> Pooled:
+    """`found[k]` is the evidence of target k on every fold it was measured on; `asked[k]` how many those should be."""
+    count = len(found)
+    scatter, folds = _fit_scatter(found), np.ones((count, inputs))
+    delta, error, bundled = np.zeros((count, inputs)), np.zeros((count, inputs)), np.zeros((count, inputs))
+    tested = np.zeros((count, inputs), int)
+    limit, efficiency = np.full(count, np.inf), np.full(count, LEAST_EFFICIENCY)
+    for k, parts in enumerate(found):
+        if not parts:
+            continue
+        weight = np.stack([np.maximum(part["tested"] > 0, n == 0) for n, part in enumerate(parts)]).astype(float)
+        alone = np.stack([part["tested"] >= 2 for part in parts])
+        weight = np.where(alone.sum(0) > 1, alone, weight)  # a group's value does not mix with a cell's own
+        total = weight.sum(0)
+        delta[k] = (weight * np.stack([part["delta"] for part in parts])).sum(0) / total
+        own = np.sqrt((weight * np.stack([part["stderr"] for part in parts]) ** 2).sum(0)) / total
+        usual = np.sqrt(np.mean([part["shadows"][:, 1] ** 2 for part in parts]))
+        own = np.where(own > 0, own, usual)
+        error[k] = np.sqrt(own**2 + scatter[k] ** 2 / total)
+        tested[k], folds[k] = parts[0]["tested"], total
+        bundled[k] = _bundle_z(parts, scatter[k])
+        limit[k] = np.sqrt((usual**2 + scatter[k] ** 2) / len(parts))
+        share = np.mean([part["planted"][0] for part in parts[:1]]) / PLANTED
+        efficiency[k] = np.clip(share, LEAST_EFFICIENCY, 1.0)
+    settled = np.array([len(parts) >= n for parts, n in zip(found, asked)], bool)
+    return Pooled(delta, error, tested, bundled, limit, efficiency, settled)
+
+
+def _bundle_z(parts: list[dict[str, np.ndarray]], scatter: float) -> np.ndarray:
+    delta = np.mean([part["bundled"] for part in parts], 0)
+    error = np.sqrt(np.sum([part["bundled_stderr"] ** 2 for part in parts], 0) / len(parts) ** 2 + scatter**2)
+    return np.where(delta != 0, delta / np.maximum(error, 1e-12), 0.0)
+
+
+def _fit_scatter(found: list[list[dict[str, np.ndarray]]]) -> np.ndarray:
+    """(K,) how far refits scatter beyond the error over episodes: a target's own shadows, and those of all others.
+
+    In units of the usual error, since targets differ in size by orders of magnitude.
+    """
+    ratios = []
+    for parts in found:
+        shadows = np.concatenate([part["shadows"] for part in parts]) if parts else np.zeros((0, 2))
+        error = np.maximum(shadows[:, 1], 1e-12)
+        ratios.append(np.clip(shadows[:, 0], 0, None) ** 2 / error**2)  # only what makes an input look useful
+    everything = np.concatenate(ratios) if ratios else np.zeros(0)
+    usual = float(2 * everything.mean()) if len(everything) else 1.0  # half of them lie below zero
+    result = np.zeros(len(found))
+    for k, (parts, own) in enumerate(zip(found, ratios)):
+        if parts:
+            ratio = (2 * own.sum() + PRIOR * usual) / (len(own) + PRIOR)
+            error = np.sqrt(np.mean(np.concatenate([part["shadows"][:, 1] ** 2 for part in parts])))
+            result[k] = error * np.sqrt(max(ratio - 1.0, 0.0))
+    return result
+
+
+def open_cells(pooled: Pooled, own: np.ndarray) -> list[list[int]]:
+    """Per target the cells that another fold should look at: neither clearly there nor clearly not."""
+    z = pooled.z
+    doubtful = (z > DOUBTFUL) & (z < SURE) & (pooled.tested > 0)
+    doubtful |= (pooled.bundled > DOUBTFUL) & (z < SURE) & (pooled.tested > 0)
+    doubtful[np.arange(len(own))[own >= 0], own[own >= 0]] = False
+    return [np.flatnonzero(row).tolist() for row in doubtful]
+
+
+def judge(pooled: Pooled, bundle: np.ndarray, action: int, names: list[str], settings: Settings) -> Verdicts:
+    """Verdicts on all cells; `bundle` (J,) numbers inputs that hardly vary apart, `action` is the action's input."""
+    z, delta = pooled.z, pooled.delta
+    bar = edge_bar(z, settings.false_discovery_rate)
+    needed = np.maximum(bar * pooled.error, settings.smallest_effect)
+    power = float(stats.norm.isf(settings.miss_rate))
+    limit = np.maximum((bar + power) * pooled.limit_error / pooled.efficiency, settings.smallest_effect)
+    edge = (delta >= needed) & (pooled.tested > 0)
+    reach = delta + power * pooled.error
+    unclear = ~edge & ((reach >= limit[:, None]) | (z > bar / 2)) & (reach > settings.smallest_effect)
+    unclear &= pooled.tested > 0
+    verdict = np.where(edge, "edge", np.where(unclear, "undecided", "none")).astype("<U9")
+    reason = np.where(unclear, NEAR, "").astype(object)
+    _judge_bundles(verdict, reason, pooled, bundle, action, names, bar)
+    measured = pooled.error > 0
+    open_cells = ~pooled.settled[:, None] & ((verdict == "undecided") | ~measured)
+    verdict[open_cells], reason[open_cells] = "undecided", UNSETTLED
+    guess = np.where(verdict == "undecided", delta >= needed / 2, verdict == "edge") & measured
+    limit = np.where(np.isfinite(limit), limit, np.nan)
+    return Verdicts(delta, pooled.error, needed, guess, verdict, reason.astype(str), ~open_cells, limit)
+
+
+def edge_bar(z: np.ndarray, rate: float) -> float:
+    """Errors above zero from which on a cell is an edge, so that at most a share `rate` of all edges is false.
+
+    The step-up rule of Benjamini and Hochberg over all cells; at least three.
+    """
+    p = np.sort(stats.t.sf(z.ravel(), DEGREES))
+    passing = np.flatnonzero(p <= rate * np.arange(1, len(p) + 1) / max(len(p), 1))
+    claimed = passing[-1] + 1 if len(passing) else 1
+    return max(3.0, float(stats.t.isf(rate * claimed / max(len(p), 1), DEGREES)))
+
+
+def _judge_bundles(
+    verdict: np.ndarray, reason: np.ndarray, pooled: Pooled, bundle: np.ndarray, action: int, names: list[str], bar: float
+) -> None:
+    """Inputs that hardly vary apart: if a model needs the bundle and no single member, nobody can say which.
+
+    Where the action is one of them, it is the cause, and the others merely show it.
+    """
+    for b in range(int(bundle.max(initial=-1)) + 1):
+        members = np.flatnonzero(bundle[: verdict.shape[1]] == b)
+        for k in range(len(verdict)):
+            if not pooled.bundled[k, members].max(initial=0.0) > bar:
+                continue
+            delta = pooled.delta[k, members]
+            rivals = np.array([np.delete(delta, n).max() for n in range(len(members))])
+            sure = (pooled.z[k, members] > SURE) & (delta > DOMINANT * rivals)
+            shown = members[(members < action) & ~sure]
+            if members.max() >= action:
+                verdict[k, shown], reason[k, shown] = "none", ""
+                verdict[k, members.max()], reason[k, members.max()] = "edge", ""
+                continue
+            for j in shown if not sure.any() else shown[verdict[k, shown] == "edge"]:
+                mate = next(m for m in members if m != j)
+                verdict[k, j], reason[k, j] = "undecided", f"hardly varies by itself: goes with {names[mate]}"

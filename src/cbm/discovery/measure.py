@@ -1,0 +1,295 @@
+"""One target from start to evidence: candidates, refits, controls. A job: a pure function from arrays to arrays.
+
+Candidates are pruned in groups before each of those left is tested alone: a model without the weaker half that
+predicts new episodes as well has no need of any of them, and fewer useless inputs make sharper tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cbm.discovery.dataset import Dataset
+from cbm.discovery.refit import FLOOR, Refits, Rows, Structure
+from cbm.discovery.screen import MOST_SEEN, SIGNIFICANT, Additive, additive, tree_gains
+from cbm.discovery.trees import Trees
+
+MOST_CANDIDATES = 24
+FOUND = 1.5  # times a shadow's gain, from which on trees have found something
+SURE = 6.0  # errors above zero: no second opinion is needed
+NEGLIGIBLE = 2e-4  # nats that nobody looks for
+FEW_CANDIDATES = 6  # that are not worth pruning
+MOST_ADDED = 6  # candidates that the third look brings back
+BUNDLED = 20.0  # deviations of a chi-square, for inputs that hardly vary apart and show only together
+CONTROLS = 2  # shadows among the candidates of each target
+PLANTED = 0.02  # nats of the planted effect
+SPREAD_ROUNDS = 3  # rounds of boosting that the spread of a target must be worth before its causes are sought
+NOISY = 1e-4  # of a target's variance: less is no noise but what a model has not fitted
+SHOWN = 3.0  # times a shadow's gain, for causes of a target's spread
+
+
+@dataclass
+class Evidence:
+    """What was measured of one target on one fold; arrays over all real inputs."""
+
+    delta: np.ndarray
+    """(J,) nats that a refit without the input loses on new episodes."""
+    stderr: np.ndarray
+    """(J,) its standard error over episodes."""
+    tested: np.ndarray
+    """(J,) 0: not a candidate. 2: tested alone. 3: tested alone, for the spread of the target."""
+    bundled: np.ndarray
+    """(J,) nats that a refit loses without all inputs of its bundle (0 where there is none), and its error."""
+    bundled_stderr: np.ndarray
+    shadows: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
+    """(controls, 2) the same of shadows."""
+    planted: np.ndarray = field(default_factory=lambda: np.zeros(2))
+    """Nats found of a planted effect, and their error."""
+    loss: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    """Squared error of the model, of a constant, and how many rows were tested."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {name: np.asarray(value) for name, value in vars(self).items()}
+
+
+def screen_job(shared: Mapping[str, np.ndarray], problem: str) -> dict[str, np.ndarray]:
+    """The closed form on all inputs, on the rows that fold 0 learns from."""
+    data = Dataset.load(shared, problem)
+    return {k: np.asarray(v) for k, v in vars(additive(data, np.flatnonzero(data.fold != 0))).items()}
+
+
+def target_job(
+    shared: Any, problem: str, target: int, fold: int, own: int, cells: list[int] | None = None,
+    candidates: list[int] | None = None, structure: list[float] | None = None,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Evidence on one target and fold. `own` is the input that needs no test (-1: none).
+
+    `cells`, `candidates` and `structure` come from an earlier fold: then only those cells are tested.
+    """
+    data, screened = _load(shared, problem)
+    columns = np.flatnonzero(data.target == target)
+    rows = rows_of(data, fold)
+    work = _Target(data, screened, columns, rows, own)
+    if candidates is None:
+        found = work.search(_trees(shared, problem, fold, tuple(work.seen())))
+    else:
+        assert structure is not None and cells is not None
+        found = work.retest(candidates, cells, Structure(int(structure[0]), structure[1], int(structure[2])))
+    chosen = work.structure
+    return {
+        **found.arrays(), "candidates": np.array(work.candidates, int),
+        "structure": np.array([chosen.order, chosen.ridge, chosen.rounds], float),
+    }  # fmt: skip
+
+
+def rows_of(data: Dataset, fold: int) -> Rows:
+    test = data.fold == fold
+    return Rows(*(np.flatnonzero(part) for part in (~test & ~data.kept, ~test & data.kept, test)))
+
+
+_cache: dict[Any, Any] = {}
+
+
+def _load(shared: Any, problem: str) -> tuple[Dataset, Additive]:
+    """The arrays of a problem, once in each process."""
+    key = (str(getattr(shared, "path", id(shared))), problem)
+    if _cache.get("key") != key:
+        _cache.clear()
+        names = ("wald", "grouped", "bundle", "residual")
+        screened = Additive(*(np.asarray(shared[f"{problem}.{name}"]) for name in names))
+        _cache.update(key=key, data=Dataset.load(shared, problem), screened=screened)
+    return _cache["data"], _cache["screened"]
+
+
+def _trees(shared: Any, problem: str, fold: int, seen: tuple[int, ...]) -> Trees:
+    """Trees over all inputs in view, binned once for all targets that see the same."""
+    if _cache.get("seen") != (fold, seen):
+        data = _cache["data"]
+        rows = rows_of(data, fold)
+        columns = np.flatnonzero(np.isin(data.owner, seen).all(1))
+        _cache["trees"] = Trees(data.columns[:, columns], data.owner[columns], rows.fit, rows.kept)
+        _cache["seen"] = (fold, seen)
+    return _cache["trees"]
+
+
+class _Target:
+    """One target on one fold."""
+
+    def __init__(self, data: Dataset, screened: Additive, columns: np.ndarray, rows: Rows, own: int):
+        self.data, self.rows, self.own = data, rows, own
+        self.y = np.array(data.y[:, columns])
+        self.residual = screened.residual[:, columns]
+        self.wald, self.grouped = screened.wald[columns].max(0), screened.grouped[columns].max(0)
+        self.bundle = screened.bundle
+        exogenous = set(self.bundle[data.action : data.inputs]) - {-1}
+        self.shows_action = np.isin(self.bundle, list(exogenous)) & (np.arange(len(self.bundle)) < data.action)
+        """Variables that go with the action or the one before: these are always in view, so they tell nothing."""
+        self.cluster = np.unique(data.cluster[rows.test], return_inverse=True)[1]
+        self.candidates: list[int] = []
+        self.discrete = bool(data.discrete[data.target[columns[0]]])
+        self.always = [*([own] if own >= 0 else []), *range(data.action, data.inputs)]
+        shadows = np.arange(data.inputs, int(data.owner.max()) + 1)
+        self.shadows = [int(j) for j in shadows]
+
+    def seen(self) -> np.ndarray:
+        """Inputs that trees look at when everything is searched: all, or the most useful ones of very many."""
+        inputs = self.data.inputs
+        if inputs <= MOST_SEEN:
+            return np.arange(inputs + len(self.shadows))
+        best = np.argsort(-self.wald[:inputs], kind="stable")[:MOST_SEEN]
+        return np.concatenate([np.sort(best), self.shadows])
+
+    # Phases
+
+    def search(self, trees: Trees) -> Evidence:
+        """Candidates from two looks at everything, without those of no use; a third look at what their model leaves
+        over, which brings back what was dropped by mistake; then each candidate alone."""
+        gains, _ = tree_gains(trees, self.data.inputs, self.residual)
+        score = np.maximum(self.wald / SIGNIFICANT, self._padded(gains) / FOUND)
+        self.candidates = self._chosen(score)
+        refits = self._prune(self._refits(self.y), score)
+        nothing_left = refits.full.mean() < 10 * FLOOR
+        more, used = (self.wald, 0) if nothing_left else tree_gains(trees, self.data.inputs, self._left_over(refits))
+        missed = [int(j) for j in np.flatnonzero(more[: self.data.inputs] > FOUND) if j not in self.candidates]
+        missed = [j for j in missed if not self.shows_action[j]]
+        if used and missed:
+            self.candidates += sorted(missed, key=lambda j: -more[j])[:MOST_ADDED]
+            refits = self._refits(self.y)
+        found = self._empty(refits)
+        self._test(found, refits, self.candidates)
+        if refits.structure.rounds == 0:  # of a mean that is not fully explained, the rest would look like spread
+            self._add_spread(found, refits, trees)
+        self._add_controls(found, refits)
+        return found
+
+    def retest(self, candidates: list[int], cells: list[int], structure: Structure) -> Evidence:
+        """The cells that another fold left open."""
+        self.candidates = candidates
+        refits = self._refits(self.y, structure)
+        found = self._empty(refits)
+        self._test(found, refits, cells)
+        found.shadows = np.array([self._loss_without(refits, {s}) for s in self.shadows[:CONTROLS]])
+        return found
+
+    # Candidates
+
+    def _padded(self, gains: np.ndarray) -> np.ndarray:
+        return np.pad(gains, (0, len(self.wald) - len(gains)))
+
+    def _chosen(self, score: np.ndarray) -> list[int]:
+        """The most promising inputs, those that hardly vary apart from them, and what always belongs there."""
+        inputs = self.data.inputs
+        order = np.argsort(-score[:inputs], kind="stable")
+        chosen = [int(j) for j in order if score[j] > 1 and not self.shows_action[j]][:MOST_CANDIDATES]
+        bundles = set(self.bundle[chosen]) | {self.bundle[j] for j in range(inputs) if self.grouped[j] > BUNDLED}
+        mates = [j for j in range(inputs) if self.bundle[j] >= 0 and self.bundle[j] in bundles]
+        mates = [j for j in mates if not self.shows_action[j]]
+        return list(dict.fromkeys([*chosen, *mates, *self.always]))
+
+    def _prune(self, refits: Refits, score: np.ndarray) -> Refits:
+        """Without the weaker half of the candidates, or quarter, as long as new episodes are predicted as well."""
+        share = 2
+        while len(self.candidates) > FEW_CANDIDATES and share <= 4:
+            order = sorted(self.candidates, key=lambda j: score[j])
+            weak = [j for j in order if j not in self.always][: len(order) // share]
+            delta, stderr = self._loss_without(refits, set(weak))
+            if delta < max(stderr, NEGLIGIBLE):
+                self.candidates = [j for j in self.candidates if j not in weak]
+                refits = self._refits(self.y)
+            else:
+                share *= 2
+        return refits
+
+    # Tests
+
+    def _refits(self, y: np.ndarray, structure: Structure | None = None) -> Refits:
+        inputs = self.candidates + self.shadows[:CONTROLS]
+        refits = Refits(self.data.columns, self.data.owner, y, inputs, self.rows, structure)
+        self.structure = refits.structure
+        return refits
+
+    def _left_over(self, refits: Refits) -> np.ndarray:
+        left = np.zeros_like(self.y)
+        left[np.concatenate([self.rows.fit, self.rows.kept, self.rows.test])] = refits.residual
+        return left
+
+    def _loss_without(self, refits: Refits, hidden: set[int]) -> tuple[float, float]:
+        """Nats lost, and the standard error over episodes."""
+        full, without = refits.full, refits.without(hidden)
+        a, b = full.mean() + FLOOR, without.mean() + FLOOR
+        return 0.5 * float(np.log(b / a)), cluster_stderr(0.5 * (without / b - full / a), self.cluster)
+
+    def _empty(self, refits: Refits) -> Evidence:
+        J = self.data.inputs
+        zeros = [np.zeros(J) for _ in range(5)]
+        constant = ((refits.y[refits.test] - refits.mean) ** 2).sum(1).mean()
+        found = Evidence(zeros[0], zeros[1], np.zeros(J, int), zeros[3], zeros[4])
+        found.loss = np.array([refits.full.mean(), constant, len(refits.test)])
+        return found
+
+    def _test(self, found: Evidence, refits: Refits, cells: list[int]) -> None:
+        """Each input alone, and each bundle of inputs that hardly vary apart."""
+        for j in cells:
+            if j != self.own:
+                found.delta[j], found.stderr[j] = self._loss_without(refits, {j})
+                found.tested[j] = 2
+        for b in np.unique(self.bundle[self.candidates]):
+            members = [j for j in self.candidates if b >= 0 and self.bundle[j] == b]
+            if len(members) > 1:
+                delta, stderr = self._loss_without(refits, set(members))
+                found.bundled[members], found.bundled_stderr[members] = delta, stderr
+
+    def _add_spread(self, found: Evidence, refits: Refits, trees: Trees) -> None:
+        """Causes of how far a target scatters, beside those of where it lies."""
+        left = self._left_over(refits)[:, :1]
+        unit = 1.4826 * float(np.median(np.abs(left[self.rows.fit])))
+        if self.discrete or found.loss[0] < NOISY or unit < 1e-3 * left[self.rows.fit].std():
+            return
+        spread = np.log(np.abs(left) / unit + 0.05)
+        spread -= spread[self.rows.fit].mean()
+        gains, used = tree_gains(trees, self.data.inputs, spread)
+        if used < SPREAD_ROUNDS:
+            return
+        known = found.delta > SURE * found.stderr
+        new = [int(j) for j in np.argsort(-gains[: self.data.inputs]) if gains[j] > SHOWN and not known[j]]
+        new = [j for j in new[:6] if j != self.own]
+        if not new:
+            return
+        before = self.candidates
+        self.candidates = list(dict.fromkeys([*before, *new]))
+        of_spread = Refits(
+            self.data.columns, self.data.owner, spread, self.candidates + self.shadows[:CONTROLS], self.rows
+        )
+        usual = max(self._loss_without(of_spread, {s})[0] for s in self.shadows[:CONTROLS])
+        for j in new:
+            delta, stderr = self._loss_without(of_spread, {j})
+            delta -= max(usual, 0.0)
+            if delta > found.delta[j] and delta > SURE * stderr:
+                found.delta[j], found.stderr[j], found.tested[j] = delta, stderr, 3
+        if not (found.tested == 3).any():
+            self.candidates = before
+
+    def _add_controls(self, found: Evidence, refits: Refits) -> None:
+        found.shadows = np.array([self._loss_without(refits, {s}) for s in self.shadows[:CONTROLS]])
+        shadow = self.shadows[0]
+        column = int(np.flatnonzero((refits.owner == shadow).all(1))[0])
+        found.planted = np.array(self._planted(refits, shadow, column))
+
+    def _planted(self, refits: Refits, shadow: int, column: int) -> tuple[float, float]:
+        """What the same models find of an effect of known size that a shadow is given: a step at its median."""
+        z = refits.columns[:, column]
+        step = np.where(z > np.median(z), 1.0, -1.0)
+        size = np.sqrt(np.expm1(2 * PLANTED) * (refits.full.mean() / refits.y.shape[1] + FLOOR))
+        other = refits.relabelled(refits.y + size * step[:, None])
+        return self._loss_without(other, {shadow})
+
+
+def cluster_stderr(values: np.ndarray, cluster: np.ndarray) -> float:
+    """Standard error of a mean whose terms are independent between clusters only."""
+    sums, sizes = np.bincount(cluster, values), np.bincount(cluster)
+    left = sums - values.mean() * sizes
+    count = len(sums)
+    return float(np.sqrt((left**2).sum() * count / max(count - 1, 1)) / len(values))

@@ -1,0 +1,177 @@
+"""The whole of discovery on one page: from transitions to the causal graph, in named phases.
+
+    dataset    episodes divided into folds, inputs and targets as columns, shadows added
+    screen     which inputs may matter to a target: a closed form and boosted trees look at all of them
+    measure    refits without each candidate, compared on new episodes; shadows and planted effects beside them
+    retest     the cells that one fold leaves open, on the others
+    judge      edge, none or undecided, each with its error and its reason
+
+Every phase but the last consists of jobs: pure functions from arrays to arrays, run by as many single-threaded
+processes as there are cores. The result does not depend on how many, nor on how busy the machine is.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_dataset
+from cbm.discovery.judge import Pooled, Verdicts, judge, open_cells, pool
+from cbm.discovery.settings import Settings
+from cbm.jobs import Job, Pool, Shared, Store, default_workers
+from cbm.transitions import Transitions
+
+Progress = Callable[[str, float], None]
+"""Stage ("dynamics", "rewards", "prediction") and the fraction of it that is done."""
+Parts = dict[str, np.ndarray]
+
+
+@dataclass
+class Problem:
+    """Dynamics or rewards, and what has been measured of them."""
+
+    name: str
+    data: Dataset
+    own: np.ndarray
+    """(K,) the input that needs no test, since the target is a change of it; -1: none."""
+    bundle: np.ndarray | None = None
+    found: list[list[Parts]] | None = None
+    asked: list[int] | None = None
+
+    @property
+    def targets(self) -> range:
+        return range(self.data.targets)
+
+
+@dataclass
+class Ceiling:
+    """When to stop although not everything is settled: a moment, or a number of measured targets."""
+
+    deadline: float | None = None
+    jobs: int | None = None
+
+    def allow(self, jobs: list[Job], store: Store) -> list[Job]:
+        """As many as are left, those that are stored already not counted."""
+        if self.jobs is None:
+            return jobs
+        stored = [job for job in jobs if store.has(job.key)]
+        missing = [job for job in jobs if not store.has(job.key)][: self.jobs]
+        self.jobs -= len(missing)
+        return stored + missing
+
+
+class Runner:
+    """Runs jobs of problems, keeps their results, and goes on with what is there."""
+
+    def __init__(self, pool: Pool, folder: Path, store: Store, ceiling: Ceiling, progress: Progress | None):
+        self.pool, self.folder, self.store, self.ceiling, self.progress = pool, folder, store, ceiling, progress
+
+    def share(self, arrays: Parts) -> None:
+        Shared.write(self.folder, arrays)
+
+    def run(self, jobs: list[Job], stage: str, start: float, stop: float) -> dict[str, Parts]:
+        def report(done: int, total: int) -> None:
+            if self.progress:
+                self.progress(stage, start + (stop - start) * done / max(total, 1))
+
+        jobs = self.ceiling.allow(jobs, self.store)
+        return self.pool.run(jobs, self.folder, self.store, deadline=self.ceiling.deadline, progress=report)
+
+
+def measure_problems(problems: list[Problem], runner: Runner, settings: Settings) -> None:
+    """Fill in what can be measured before the ceiling; all problems side by side."""
+    for problem in problems:
+        runner.share(problem.data.arrays(problem.name))
+    _screen(problems, runner)
+    _measure(problems, runner)
+    _retest(problems, runner, settings)
+
+
+def _screen(problems: list[Problem], runner: Runner) -> None:
+    jobs = [Job(f"{p.name}-screen", "cbm.discovery.measure:screen_job", {"problem": p.name}) for p in problems]
+    found = runner.run(jobs, "screening", 0.0, 1.0)
+    for problem in problems:
+        problem.found, problem.asked = [[] for _ in problem.targets], [1 for _ in problem.targets]
+        if (parts := found.get(f"{problem.name}-screen")) is not None:
+            runner.share({f"{problem.name}.{key}": value for key, value in parts.items()})
+            problem.bundle = parts["bundle"]
+
+
+def _measure(problems: list[Problem], runner: Runner) -> None:
+    """Every target on the first fold."""
+    ready = [p for p in problems if p.bundle is not None]
+    jobs = [_job(p, k, 0) for p in ready for k in p.targets]
+    _collect(ready, runner.run(jobs, "measuring", 0.0, 1.0))
+
+
+def _retest(problems: list[Problem], runner: Runner, settings: Settings) -> None:
+    """The open cells on the other folds."""
+    jobs = []
+    for problem in problems:
+        assert problem.found is not None and problem.asked is not None
+        pooled = pool(problem.found, problem.data.inputs, problem.asked)
+        for k, cells in enumerate(open_cells(pooled, problem.own)):
+            if cells:
+                problem.asked[k] = settings.folds
+                asked = {name: problem.found[k][0][name].tolist() for name in ("candidates", "structure")}
+                jobs += [_job(problem, k, f, cells=cells, **asked) for f in range(1, settings.folds)]
+    # Which cells are open depends on all targets: with some of them missing, another call would ask something else.
+    if all(parts for problem in problems for parts in problem.found or []):
+        _collect(problems, runner.run(jobs, "measuring again", 0.0, 1.0))
+
+
+def _job(problem: Problem, target: int, fold: int, **options: list[float]) -> Job:
+    own = int(problem.own[target])
+    return Job(
+        f"{problem.name}-{target}-{fold}", "cbm.discovery.measure:target_job",
+        {"problem": problem.name, "target": target, "fold": fold, "own": own, **options},
+    )  # fmt: skip
+
+
+def _collect(problems: list[Problem], results: dict[str, Parts]) -> None:
+    for problem in problems:
+        assert problem.found is not None
+        for k in problem.targets:
+            problem.found[k] += [
+                parts for key, parts in results.items() if key.rsplit("-", 1)[0] == f"{problem.name}-{k}"
+            ]
+
+
+def verdicts(problem: Problem, names: list[str], settings: Settings) -> tuple[Verdicts, Pooled]:
+    assert problem.found is not None and problem.asked is not None
+    pooled = pool(problem.found, problem.data.inputs, problem.asked)
+    bundle = problem.bundle if problem.bundle is not None else np.full(problem.data.inputs, -1)
+    return judge(pooled, bundle[: problem.data.inputs], problem.data.action, names, settings), pooled
+
+
+@contextmanager
+def runner_for(
+    folder: Path | None, workers: int | None, ceiling: Ceiling, progress: Progress | None
+) -> Iterator[Runner]:
+    """Workers, and a place for shared arrays and results: the run's checkpoint, or a temporary one."""
+    with ExitStack() as stack:
+        place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cbm-discover-")))
+        pool = stack.enter_context(Pool(default_workers() if workers is None else workers))
+        yield Runner(pool, place / "shared", Store(folder / "jobs" if folder else None), ceiling, progress)
+
+
+def build_problems(
+    data: Transitions, settings: Settings, seed: int, last: np.ndarray | None
+) -> tuple[list[Problem], Plan]:
+    """Dynamics, and the rewards of the log if it has any; `last` (T, a) is the action before each, where known."""
+    table, plan = dynamics_dataset(data, settings, seed, last)
+    problems = [Problem("dynamics", table, np.where(plan.changes, plan.index, -1))]
+    if data.rewards:
+        rewards = reward_dataset(data, settings, seed)
+        problems.append(Problem("rewards", rewards, np.full(rewards.targets, -1)))
+    return problems, plan
+
+
+def ceiling(minutes: float | None, jobs: int | None) -> Ceiling:
+    return Ceiling(None if minutes is None else time.monotonic() + 60 * minutes, jobs)

@@ -1,0 +1,184 @@
+"""What a target loses without an input: models refitted without it, compared on episodes they have not seen.
+
+The model with all candidates and each model without one of them are fitted alike, on the same rows: what separates
+them is the input, or chance, in either direction. A model is a regression in closed form, or boosted trees on what
+that leaves over, whichever predicts kept-out rows better.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cbm.discovery.regression import Basis, Gram
+from cbm.discovery.trees import Trees
+
+RIDGES = (1e-8, 1e-4, 1e-2, 1e-1, 1.0)
+FEW_ROWS = 20_000  # below which the ridge is chosen on kept-out rows
+BETTER = 0.998  # share of the loss on kept-out rows that a richer model must get below
+ROUNDS = 120  # of boosting, at most
+HALF = 0.5  # share of a target's variance that a closed form leaves over, from which on trees also begin without it
+FLOOR = 1e-8  # variance, in units of the target's: what is below is rounding
+TAME = 0.3  # share of the squared error in a thousandth of the rows, from which on outliers are drawn in
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One split, as indices."""
+
+    fit: np.ndarray
+    kept: np.ndarray
+    test: np.ndarray
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What was chosen with all candidates in view, and holds for every refit."""
+
+    order: int = 0
+    """0: no closed form. 1: sums of functions of one input. 2: and of products of two."""
+    ridge: float = 1e-8
+    rounds: int = 0
+    """Of boosting, on what the closed form leaves over."""
+
+
+class Refits:
+    """All refits of one target on one fold."""
+
+    def __init__(
+        self, columns: np.ndarray, owner: np.ndarray, y: np.ndarray, candidates: list[int], rows: Rows,
+        structure: Structure | None = None,
+    ):  # fmt: skip
+        """`columns` (T, C) and their `owner` (C, 2); `y` (T, q) one column, or the levels of a discrete target.
+
+        `structure` as another fold has chosen it; left out, kept-out rows choose.
+        """
+        seen = np.isin(owner, candidates).all(1)
+        every = np.concatenate([rows.fit, rows.kept, rows.test])
+        self.fit, self.kept, self.test = np.split(np.arange(len(every)), np.cumsum([len(rows.fit), len(rows.kept)]))
+        self.columns, self.owner, self.y = _taken(columns, every, seen), owner[seen], y[every]
+        self.mean = self.y[self.fit].mean(0)
+        basis = Basis.fit(self.columns[: len(self.fit)], self.owner)
+        self.features, self.of = basis.features(self.columns, products=structure is None or structure.order == 2)
+        self.singles = len(basis.singles())
+        self.gram = Gram.of(self.features[: len(self.fit)])
+        self._set_moments()
+        self.trees: Trees | None = None
+        self.structure = structure or Structure()
+        self.residual = self._choose() if structure is None else self._fitted()
+
+    def _set_moments(self) -> None:
+        centred = self.y[: len(self.fit)] - self.mean
+        self.moments = self.features[: len(self.fit)].T @ centred
+
+    @property
+    def full(self) -> np.ndarray:
+        """Squared errors of the test rows, with all candidates in view."""
+        return np.asarray((self.residual[self.test] ** 2).sum(1))
+
+    def without(self, hidden: set[int]) -> np.ndarray:
+        """Squared errors of the test rows, refitted without these inputs."""
+        residual = self.y - self._closed(self.structure, hidden)
+        if self.structure.rounds:
+            residual = self._boost(residual, hidden, self.structure.rounds, watch=False)[0]
+        return np.asarray((residual[self.test] ** 2).sum(1))
+
+    def relabelled(self, y: np.ndarray) -> Refits:
+        """The same rows and inputs with another target."""
+        other = copy.copy(self)
+        other.y, other.mean = y, y[self.fit].mean(0)
+        other._set_moments()
+        empty = self.structure.order == 0 and self.structure.rounds == 0
+        other.residual = other._choose() if empty else other._fitted()
+        return other
+
+    def _fitted(self) -> np.ndarray:
+        """The residual of every row (of the test rows alone, after trees), with the structure as it is."""
+        residual = self.y - self._closed(self.structure, set())
+        if self.structure.rounds:
+            self.trees = self.trees or Trees(self.columns, self.owner, self.fit, self.kept)
+            residual = self._boost(residual, set(), self.structure.rounds, watch=False)[0]
+        return residual
+
+    def _choose(self) -> np.ndarray:
+        """Settle the structure on kept-out rows; returns the residual of every row."""
+        self.structure, residual = self._choose_closed()
+        if self._tame(residual):
+            self.structure, residual = self._choose_closed()
+        best = self._loss(residual)
+        if best < 10 * FLOOR:
+            return residual
+        self.trees = Trees(self.columns, self.owner, self.fit, self.kept)
+        found = replace(self.structure)
+        starts = [self.structure.order]
+        if self.structure.order and best > HALF * float((self.y[self.kept] - self.mean).var()):
+            starts.append(0)  # what a closed form gets wrong, trees would have to undo
+        for start in starts:
+            option = replace(self.structure, order=start)
+            left, rounds = self._boost(self.y - self._closed(option, set()), set(), ROUNDS, watch=True)
+            if rounds and self._loss(left) < BETTER * best:
+                best, residual, found = self._loss(left), left, replace(option, rounds=rounds)
+        self.structure = found
+        return residual
+
+    def _choose_closed(self) -> tuple[Structure, np.ndarray]:
+        found, residual = Structure(), self.y - self.mean
+        for order in (1, 2):
+            for ridge in RIDGES if len(self.fit) < FEW_ROWS else RIDGES[:1]:
+                option = Structure(order, ridge)
+                left = self.y - self._closed(option, set())
+                if self._loss(left) < BETTER * self._loss(residual):
+                    found, residual = option, left
+        return found, residual
+
+    def _tame(self, residual: np.ndarray) -> bool:
+        """Draw in outliers where a few rows make up most of the squared error; the target is then the same for all.
+
+        r becomes s asinh(r / s) with s three usual deviations: the least squares of heavy tails would see nothing else.
+        """
+        squares = np.sort((residual[self.fit] ** 2).sum(1))
+        few = squares[-max(1, len(squares) // 1000) :].sum()
+        spread = 3 * 1.4826 * np.median(np.abs(residual[self.fit]), axis=0)
+        if few < TAME * squares.sum() or (spread <= 0).any():
+            return False
+        self.y = self.y - residual + spread * np.arcsinh(residual / spread)
+        self.mean = self.y[self.fit].mean(0)
+        self._set_moments()
+        return True
+
+    def _loss(self, residual: np.ndarray) -> float:
+        return float((residual[self.kept] ** 2).mean()) + FLOOR
+
+    def _closed(self, structure: Structure, hidden: set[int]) -> np.ndarray:
+        """(T, q) predictions."""
+        size = (0, self.singles, len(self.of))[structure.order]
+        keep = np.arange(size)
+        if hidden:
+            keep = keep[~np.isin(self.of[:size], list(hidden)).any(1)]
+        weights = self.gram.solve(self.moments, keep, structure.ridge)
+        predicted = self.features[:, :size] @ weights[:size]
+        return np.asarray(predicted + (self.mean - self.gram.mean[:size] @ weights[:size]))
+
+    def _boost(self, residual: np.ndarray, hidden: set[int], rounds: int, watch: bool) -> tuple[np.ndarray, int]:
+        """What trees leave over (of the test rows only, without `watch`), and how many rounds they took."""
+        assert self.trees is not None
+        result, most = residual.copy(), 0
+        rows = slice(None) if watch else self.test
+        for q in range(residual.shape[1]):
+            unit = max(float(np.sqrt(np.mean(residual[self.fit, q] ** 2))), 1e-9)
+            model, used = self.trees.train(residual[:, q] / unit, hidden, rounds, watch)
+            if used > 0:
+                result[rows, q] -= unit * model.predict(self.columns[rows], num_iteration=used, num_threads=1)
+            most = max(most, used)
+        return result, most
+
+
+def _taken(columns: np.ndarray, rows: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Some rows of some columns, stored column by column."""
+    places = np.flatnonzero(chosen)
+    result = np.empty((len(rows), len(places)), order="F")
+    for k, c in enumerate(places):
+        np.take(columns[:, c], rows, out=result[:, k])
+    return result

@@ -1,0 +1,164 @@
+"""Which inputs may matter to a target: everything that a quick look at all of them cannot rule out.
+
+Two looks, each blind to what the other sees. A sum of functions of single inputs, in closed form for all targets at
+once, with a test of each input given all others. And boosted trees on what that leaves over, which find thresholds
+and interactions; an input counts when its splits gain more than those of shadows. Neither decides: they rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cbm.discovery.dataset import Dataset
+from cbm.discovery.regression import CONSTANT, HINGES, Basis, solve_positive
+from cbm.discovery.trees import Trees
+
+BLOCK = 4096  # rows encoded at a time
+MOST_FEATURES = 4000  # of the closed form
+RIDGE = 1e-8
+MOST_SEEN = 64  # inputs that trees look at; in wider logs those that the closed form finds most useful
+SIGNIFICANT = 4.0  # deviations of a chi-square beyond its mean
+ROUNDS = 60  # of boosting
+ALONE = 0.02  # share of its variance below which an input hardly varies by itself
+
+
+@dataclass(frozen=True)
+class Additive:
+    """The closed form on all inputs, for every target column."""
+
+    wald: np.ndarray
+    """(Q, J) deviations by which an input's use, given all others, exceeds what chance would give; J has shadows."""
+    grouped: np.ndarray
+    """(Q, J) the same for an input together with all that go with it."""
+    bundle: np.ndarray
+    """(J,) inputs that hardly vary apart from each other share a number; -1 for all others."""
+    residual: np.ndarray
+    """(T, Q) what is left of each target column."""
+
+
+def additive(data: Dataset, rows: np.ndarray) -> Additive:
+    """Fitted to `rows` (indices); the residual is that of all rows."""
+    plain = np.flatnonzero(data.owner[:, 0] == data.owner[:, 1])
+    owner = data.owner[plain]
+    hinges = int(np.clip(MOST_FEATURES // len(plain) - 1, 0, HINGES))
+    basis = Basis.fit(data.columns[np.ix_(rows[:: max(1, len(rows) // 20_000)], plain)], owner, hinges)
+    of = np.array(basis.singles(), int)[:, 0]
+    gram, moments, mean, y_mean, squares = _moments(data, basis, plain, rows)
+    scale = 1 / np.sqrt(np.maximum(gram.diagonal(), CONSTANT * len(rows)))
+    matrix = gram * scale[:, None] * scale
+    matrix[np.diag_indices_from(matrix)] += RIDGE
+    inverse = solve_positive(matrix, np.eye(len(matrix)))
+    weights = inverse @ (moments * scale[:, None])
+    free = max(len(rows) - len(of) - 1, 1)
+    noise = np.maximum(squares - (weights * moments * scale[:, None]).sum(0), 1e-8 * squares + 1e-12) / free
+    count = int(owner.max()) + 1
+    blocks = [np.flatnonzero(of == j) for j in range(count)]
+    bundle = _bundles(data, plain, rows)
+    wald = np.stack([_excess(inverse, weights, noise, own) for own in blocks], 1)
+    grouped = wald.copy()
+    for b in range(int(bundle.max(initial=-1)) + 1):
+        members = np.flatnonzero(bundle == b)
+        together = _excess(inverse, weights, noise, np.concatenate([blocks[j] for j in members]))
+        grouped[:, members] = together[:, None]
+    residual = _residual(data, basis, plain, mean, y_mean, weights * scale[:, None])
+    return Additive(wald, grouped, bundle, residual)
+
+
+def _moments(
+    data: Dataset, basis: Basis, plain: np.ndarray, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Centred sums over rows, block by block: what is held at a time does not grow with their number."""
+    first = basis.features(data.columns[np.ix_(rows[:BLOCK], plain)])[0]
+    about, y_about = first.mean(0), data.y[rows[:BLOCK]].mean(0)  # sums about a point near the mean lose no digits
+    size, count = first.shape[1], data.y.shape[1]
+    gram, moments, total = np.zeros((size, size)), np.zeros((size, count)), np.zeros(size)
+    y_total, squares = np.zeros(count), np.zeros(count)
+    for start in range(0, len(rows), BLOCK):
+        part = rows[start : start + BLOCK]
+        features = basis.features(data.columns[np.ix_(part, plain)])[0] - about
+        y = data.y[part] - y_about
+        gram += features.T @ features
+        moments += features.T @ y
+        total, y_total, squares = total + features.sum(0), y_total + y.sum(0), squares + (y**2).sum(0)
+    n = len(rows)
+    gram -= np.outer(total, total) / n
+    moments -= np.outer(total, y_total) / n
+    return gram, moments, about + total / n, y_about + y_total / n, squares - y_total**2 / n
+
+
+def _residual(
+    data: Dataset, basis: Basis, plain: np.ndarray, mean: np.ndarray, y_mean: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    result = np.empty_like(data.y)
+    for start in range(0, len(result), BLOCK):
+        part = slice(start, start + BLOCK)
+        features = basis.features(data.columns[part][:, plain])[0] - mean
+        result[part] = data.y[part] - y_mean - features @ weights
+    return result
+
+
+def _excess(inverse: np.ndarray, weights: np.ndarray, noise: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """(Q,) how far the use of some features, given all others, lies beyond that of useless ones, in deviations."""
+    block = solve_positive(inverse[np.ix_(own, own)], weights[own])
+    return np.asarray(((weights[own] * block).sum(0) / noise - len(own)) / np.sqrt(2 * len(own)))
+
+
+def _bundles(data: Dataset, plain: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """(J,) which inputs hardly vary apart from each other: all but a small share of one is explained by the others.
+
+    Such a variable joins the input whose column it resembles most. A column's own share is one over its diagonal
+    element of the inverse correlation matrix.
+    """
+    owner = data.owner[plain, 0]
+    some = rows[:: max(1, len(rows) // 20_000)]
+    x = data.columns[np.ix_(some, plain)]
+    x = x[:, real := owner < data.inputs]
+    owner = owner[real]
+    std = x.std(0)
+    correlation = np.corrcoef(x, rowvar=False) if (std > 0).all() else np.cov(x, rowvar=False)
+    matrix = correlation + RIDGE * np.eye(len(owner))
+    alone = 1 / np.maximum(solve_positive(matrix, np.eye(len(owner))).diagonal(), 1.0)
+    shown = _shown_by(x, owner, data.action)
+    bundle = np.full(int(data.owner.max()) + 1, -1)
+    links = np.arange(len(bundle))
+    for c in np.flatnonzero(np.minimum(alone, shown.min(0, initial=1.0)) < ALONE):
+        if owner[c] >= data.action or (owner == owner[c]).sum() > 1:
+            continue  # the action's columns may repeat each other; a variable of several columns is not looked at
+        closeness = np.where(owner == owner[c], -1.0, np.abs(correlation[c]))
+        partner = owner[closeness.argmax()]
+        if len(shown) and shown[:, c].min() < ALONE:
+            partner = data.action + int(shown[:, c].argmin())
+        links[links == links[owner[c]]] = links[partner]
+    for number, root in enumerate(r for r in np.unique(links) if (links == r).sum() > 1):
+        bundle[links == root] = number
+    return bundle
+
+
+def _shown_by(x: np.ndarray, owner: np.ndarray, action: int) -> np.ndarray:
+    """(inputs from the action on, C) share of each column that a linear function of the action leaves unexplained."""
+    result = []
+    for exogenous in range(action, int(owner.max()) + 1):
+        design = np.column_stack([x[:, owner == exogenous], np.ones(len(x))])
+        left = x - design @ np.linalg.lstsq(design, x, rcond=None)[0]
+        result.append(left.var(0) / np.maximum(x.var(0), 1e-12))
+    return np.array(result).reshape(-1, x.shape[1])
+
+
+def tree_gains(trees: Trees, inputs: int, residual: np.ndarray) -> tuple[np.ndarray, int]:
+    """(J,) gain of each input's splits in a model of one target's residual (T, q), in units of a shadow's.
+
+    And how many rounds kept-out rows liked: none where nothing is left to find.
+    """
+    owner, fit = trees.owner, trees.fit
+    gains, most = np.zeros(int(owner.max()) + 1), 0
+    for q in range(residual.shape[1]):
+        unit = max(float(residual[fit, q].std()), 1e-9)
+        model, used = trees.train(residual[:, q] / unit, set(), ROUNDS, watch=True)
+        gain = model.feature_importance("gain", iteration=max(used, 3))
+        most = max(most, used)
+        for end in (0, 1):
+            np.add.at(gains, owner[:, end], gain / 2)
+    usual = max(float(gains[inputs:].max(initial=0.0)), 1e-9 * gains.max(initial=0.0), 1e-12)
+    return np.asarray(gains / usual), most

@@ -1,0 +1,58 @@
+"""Boosted trees (LightGBM) on what a closed form leaves over: thresholds, rare events, interactions of many inputs.
+
+One binned copy of the columns serves every mask: an input is left out by giving its splits no gain.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+OPTIONS: dict[str, Any] = {
+    "objective": "regression", "num_leaves": 63, "learning_rate": 0.1, "min_data_in_leaf": 10, "lambda_l2": 1.0,
+    "boost_from_average": False, "max_bin": 63, "verbosity": -1, "num_threads": 1, "deterministic": True,
+    "force_row_wise": True, "seed": 0, "feature_pre_filter": False,
+}  # fmt: skip
+PATIENCE = 5  # rounds without progress on kept-out rows
+
+
+class Trees:
+    """Regressions of several labels on the same rows."""
+
+    def __init__(self, columns: np.ndarray, owner: np.ndarray, fit: np.ndarray, kept: np.ndarray):
+        """`columns` (T, C); `owner` (C, 2); `fit` and `kept` are indices of rows to learn from and to stop by."""
+        self.lightgbm = _lightgbm()
+        self.owner, self.fit, self.kept = owner, fit, kept
+        options = {key: OPTIONS[key] for key in ("max_bin", "min_data_in_leaf", "feature_pre_filter", "verbosity")}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.table = self.lightgbm.Dataset(columns[fit], np.zeros(len(fit)), params=options | {"num_threads": 1})
+            self.watched = self.lightgbm.Dataset(columns[kept], np.zeros(len(kept)), reference=self.table)
+            self.watched.construct()
+
+    def train(self, label: np.ndarray, hidden: set[int], rounds: int, watch: bool) -> tuple[Any, int]:
+        """A model of `label` (T,) without the inputs in `hidden`, and how many of its rounds to use.
+
+        With `watch` that is as many as kept-out rows like, and may be none.
+        """
+        self.table.set_label(label[self.fit])
+        gone = np.isin(self.owner, list(hidden)).any(1)
+        options = OPTIONS | {"feature_contri": [0.0 if g else 1.0 for g in gone]}
+        calls, seen = [], []
+        if watch:
+            self.watched.set_label(label[self.kept])
+            calls, seen = [self.lightgbm.early_stopping(PATIENCE, verbose=False)], [self.watched]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = self.lightgbm.train(options, self.table, rounds, valid_sets=seen, callbacks=calls)
+        return model, (model.best_iteration if watch else rounds)
+
+
+def _lightgbm() -> Any:
+    try:
+        import lightgbm
+    except OSError as error:  # its wheel uses the system's OpenMP library
+        raise OSError(f"LightGBM cannot be loaded ({error}); on Debian and Ubuntu: apt install libgomp1") from error
+    return lightgbm

@@ -1,0 +1,52 @@
+"""What the files of jobs have in common: their names, their arrays, and that no reader sees half of one."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from cbm.errors import DataError
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")  # 200: with suffix and temporary name below the usual limit of 255
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse what is not safe as the name of a file on every system."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"{what} must be 1 to 200 letters, digits, '.', '_' or '-', not {name!r}")
+
+
+def plain_arrays(arrays: Mapping[str, Any], what: str) -> dict[str, np.ndarray]:
+    """The same as plain arrays of numbers, booleans or text: nothing that would need pickle."""
+    if not isinstance(arrays, Mapping):
+        raise TypeError(f"{what} must be a dict of arrays, not {type(arrays).__name__}")
+    for name in arrays:
+        check_name(name, f"an array's name in {what}")
+    plain = {name: np.asarray(value) for name, value in arrays.items()}
+    for name, array in plain.items():
+        if array.dtype.kind not in "biufcSU":
+            raise TypeError(f"{what}: {name!r} has dtype {array.dtype}, only numbers, booleans and text can be stored")
+    return plain
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """A new file to write to, which gets its name when it is complete; `cbm.runs` for data too large to copy."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
