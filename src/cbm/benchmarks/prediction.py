@@ -43,8 +43,8 @@ class Options:
 
     seed: int = 0
     """World, data and weights."""
-    minutes: float = 1.5
-    """Training of each of the two models."""
+    updates: int = 2000
+    """Of each model."""
     transitions: int = 1_000
     """Predicted in each measurement."""
     repeats: int = 3
@@ -79,8 +79,8 @@ def main(options: Options) -> dict[str, Any]:
 def _fitted(model: str, data: Transitions, options: Options) -> Predictor:
     name = "debug" if options.quick else "fast"
     settings = preset(name, model)  # type: ignore[arg-type]
-    budget: dict[str, Any] = {"steps": 100} if options.quick else {"minutes": options.minutes}
-    found = fit(data, settings=settings, seed=options.seed, **budget)
+    found = fit(data, settings=replace(settings, prediction_updates=100 if options.quick else options.updates),
+                seed=options.seed)  # fmt: skip
     assert found.predictor is not None
     return found.predictor
 

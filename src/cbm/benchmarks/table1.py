@@ -21,7 +21,6 @@ from rich.table import Table
 from cbm.abstraction.rules import cbm_abstraction
 from cbm.benchmarks.store import Columns, Row, Store, command
 from cbm.discovery.discover import discover
-from cbm.discovery.last_action import with_last_action
 from cbm.discovery.settings import preset
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
@@ -43,6 +42,7 @@ PUBLISHED = {
 TEXT = ("world", "model", "truth", "decision", "policy")
 DECISIONS = ("calibrated", "threshold")
 EPSILON = 0.02  # nats: the published threshold
+LAST = ("off", "on", "auto")
 WHOLE = ("seed", "transitions", "distractors", "last_action")
 COLUMNS = Columns(
     key=(*TEXT, *WHOLE, "minutes"),
@@ -65,14 +65,14 @@ class Options:
     """Each makes its own data, split and weights."""
     worlds: tuple[WorldName, ...] = ("block", "tool")
     models: tuple[Model, ...] = ("implicit", "explicit")
-    minutes: float = 15.0
-    """Budget of each model, on each data set."""
+    minutes: float | None = None
+    """Ceiling for each model, on each data set."""
     transitions: int = 200_000
     policy: str = "mixed"
     """Who acts: skills, or a mixture of skills, task scripts and random actions."""
     distractors: int = 0
     """So many that the action moves, and as many that it does not."""
-    last_action: bool = False
+    last_action: Literal["auto", "on", "off"] = "auto"
     """Whether models see the action before, too, as with `cbm discover --last-action`."""
     quick: bool = False
     """One small run of each: a check of the plumbing, not a measurement."""
@@ -105,7 +105,7 @@ def _one(
         {
             "world": name, "model": model, "truth": truth, "decision": decision, "policy": options.policy,
             "seed": seed, "transitions": options.transitions, "distractors": options.distractors,
-            "last_action": int(options.last_action), "minutes": options.minutes,
+            "last_action": LAST.index(options.last_action), "minutes": options.minutes,
         }
         for truth in world.truths
         for decision in DECISIONS
@@ -115,12 +115,10 @@ def _one(
         return [row for row in found if row is not None]
     console.print(f"{name}, seed {seed}: {model} …")
     data = without_rewards(collect(world, options.transitions, options.policy, seed=seed))
-    if options.last_action:
-        data = with_last_action(data)
     started = time.perf_counter()
-    last = "-last" if options.last_action else ""
-    kept = options.runs / f"{name}-{model}-{options.distractors}{last}-{seed}" if options.runs else None
-    graph = discover(data, minutes=options.minutes, settings=preset("fast", model), seed=seed, run=kept)
+    kept = options.runs / f"{name}-{model}-{options.distractors}-{options.last_action}-{seed}" if options.runs else None
+    settings = replace(preset("fast", model), last_action=options.last_action)
+    graph = discover(data, minutes=options.minutes, settings=settings, seed=seed, run=kept)
     seconds = time.perf_counter() - started
     rows = []
     for key in keys:

@@ -40,10 +40,8 @@ class Options:
     data: MaybePath = None
     """A log for --prediction; the one that the run's --dynamics were found on saves training one model again.
     Left out: 60,000 transitions are made."""
-    minutes: float = 2.0
-    """Training of each model for --prediction."""
     updates: MaybeInt = None
-    """The same in updates of the model, instead of --minutes: the same number gives the same errors."""
+    """Updates of each model for --prediction. Left out: as many as `cbm discover` makes."""
     seed: MaybeInt = None
     """Seed of the episodes. Left out: that of the run, whose own evaluations they then repeat."""
     threads: int = 1
@@ -57,7 +55,6 @@ class Options:
 def main(arguments: list[str]) -> None:
     options = parse(Options, arguments, "evaluate")
     at_least("--episodes", options.episodes, 1)
-    at_least("--minutes", options.minutes, 0, above=True)
     at_least("--updates", options.updates, 1)
     at_least("--threads", options.threads, 1)
     check_seed(options.seed)
@@ -88,8 +85,7 @@ def _measured(options: Options) -> dict[str, Any]:
     tasks = assess(found, options.episodes, seed, options.ood)
     if options.prediction or options.data is not None:
         log = None if options.data is None else Transitions.load(options.data, allow_constant=True)
-        minutes = None if options.updates is not None else options.minutes
-        rows = predictions(found, log, minutes, options.updates, seed)
+        rows = predictions(found, log, options.updates, seed)
     return {"episodes": options.episodes, "seed": seed, "tasks": tasks, "prediction": rows}
 
 

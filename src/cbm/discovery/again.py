@@ -1,8 +1,8 @@
 """A second look while data come in: fresh local networks on what the model that follows could not rule out.
 
 They know nothing of earlier data, so they are trained from the start at every call; each is small, and sees a handful
-of inputs. A model that has seen few rows uses everything that goes with a cause, and a network of its own, without all that is surely no cause, predicts better
-without such an input than with it.
+of inputs. A model that has seen few rows uses everything that goes with a cause; a network of its own, without all that
+is surely no cause, predicts better without such an input than with it.
 """
 
 from __future__ import annotations

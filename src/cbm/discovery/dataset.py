@@ -85,7 +85,7 @@ def dynamics_dataset(
     index = np.flatnonzero(moving)
     changes = memory[index] > MEMORY
     blocks = [_input(data.obs[:, j], kinds[j]) for j in range(len(kinds))]
-    blocks.append(action_columns(data.action, data.factors.discrete_actions))
+    blocks.append(_action(data))
     if last is not None:
         blocks.append(last)
     targets = [_outcome(data, int(i), kinds[i], bool(c)) for i, c in zip(index, changes)]
@@ -104,7 +104,7 @@ def reward_dataset(data: Transitions, settings: Settings, seed: int) -> Dataset:
     if settings.reward_inputs == "both":
         blocks = [np.concatenate([b, _input(data.obs[:, j], kinds[j])], 1) for j, b in enumerate(blocks)]
     context = [values[:, None] for values in data.context.values()]
-    blocks.append(np.concatenate([action_columns(data.action, data.factors.discrete_actions), *context], 1))
+    blocks.append(np.concatenate([_action(data), *context], 1))
     targets = [_reward(values) for values in data.rewards.values()]
     return _dataset(blocks, state, list(data.factors.names), list(kinds), targets, data, settings, seed + 1)
 
@@ -117,6 +117,12 @@ def _input(values: np.ndarray, kind: Kind) -> np.ndarray:
         levels = np.unique(values)
         return (values[:, None] == levels[None, : max(1, len(levels) - 1)]).astype(float)
     return values[:, None]
+
+
+def _action(data: Transitions) -> np.ndarray:
+    """The action as numbers; a choice as one indicator for each alternative but the last, which follows."""
+    columns = action_columns(data.action, data.factors.discrete_actions)
+    return columns if data.factors.discrete_actions is None else columns[:, : max(1, columns.shape[1] - 1)]
 
 
 def _outcome(data: Transitions, i: int, kind: Kind, changes: bool) -> tuple[np.ndarray, bool]:

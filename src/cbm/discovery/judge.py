@@ -23,6 +23,7 @@ DEGREES = 30  # of freedom of Student's t: errors are themselves estimated from 
 PRIOR = 4  # shadows of other targets that count as many as a target's own
 LEAST_EFFICIENCY = 0.1
 DOMINANT = 3.0  # times the effect of any other input of its bundle, for one that stands out
+CLOSE = 0.7  # share of the errors that make an edge, from which on a cell is undecided
 DOUBTFUL = 1.0  # errors above zero from which on another fold is asked
 
 
@@ -117,18 +118,19 @@ def judge(pooled: Pooled, bundle: np.ndarray, action: int, names: list[str], set
     bar = edge_bar(z, settings.false_discovery_rate)
     needed = np.maximum(bar * pooled.error, settings.smallest_effect)
     power = float(stats.norm.isf(settings.miss_rate))
-    limit = np.maximum((bar + power) * pooled.limit_error / pooled.efficiency, settings.smallest_effect)
     edge = (delta >= needed) & (pooled.tested > 0)
     reach = delta + power * pooled.error
-    unclear = ~edge & ((reach >= limit[:, None]) | (z > bar / 2)) & (reach > settings.smallest_effect)
-    unclear &= pooled.tested > 0
+    unclear = ~edge & (z > CLOSE * bar) & (reach > settings.smallest_effect) & (pooled.tested > 0)
     verdict = np.where(edge, "edge", np.where(unclear, "undecided", "none")).astype("<U9")
     reason = np.where(unclear, NEAR, "").astype(object)
     _judge_bundles(verdict, reason, pooled, bundle, action, names, bar)
     measured = pooled.error > 0
-    open_cells = ~pooled.settled[:, None] & ((verdict == "undecided") | ~measured)
+    asked = (verdict == "undecided") | ~measured | ((z > DOUBTFUL) & (z < SURE))
+    open_cells = ~pooled.settled[:, None] & asked
     verdict[open_cells], reason[open_cells] = "undecided", UNSETTLED
     guess = np.where(verdict == "undecided", delta >= needed / 2, verdict == "edge") & measured
+    limit = np.maximum((bar + power) * pooled.limit_error / pooled.efficiency, settings.smallest_effect)
+    limit = np.maximum(limit, np.where(verdict == "none", reach, 0.0).max(1, initial=0.0))  # of any that is ruled out
     limit = np.where(np.isfinite(limit), limit, np.nan)
     return Verdicts(delta, pooled.error, needed, guess, verdict, reason.astype(str), ~open_cells, limit)
 
@@ -145,7 +147,13 @@ def edge_bar(z: np.ndarray, rate: float) -> float:
 
 
 def _judge_bundles(
-    verdict: np.ndarray, reason: np.ndarray, pooled: Pooled, bundle: np.ndarray, action: int, names: list[str], bar: float
+    verdict: np.ndarray,
+    reason: np.ndarray,
+    pooled: Pooled,
+    bundle: np.ndarray,
+    action: int,
+    names: list[str],
+    bar: float,
 ) -> None:
     """Inputs that hardly vary apart: if a model needs the bundle and no single member, nobody can say which.
 

@@ -51,7 +51,10 @@ def last_actions(data: Transitions, use: str) -> tuple[Transitions, np.ndarray |
         if use == "on":
             raise DataError("no row continues another of its episode: the last action is not known for any of them")
         return data, None
-    return data.select(rows), _columns(data)[1][before]
+    columns = _columns(data)[1][before]
+    if data.factors.discrete_actions is not None:
+        columns = columns[:, : max(1, columns.shape[1] - 1)]  # the last alternative follows from the others
+    return data.select(rows), columns
 
 
 def repetitions(data: Transitions) -> np.ndarray:

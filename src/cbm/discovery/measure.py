@@ -63,9 +63,11 @@ def screen_job(shared: Mapping[str, np.ndarray], problem: str) -> dict[str, np.n
 
 def target_job(
     shared: Any, problem: str, target: int, fold: int, own: int, cells: list[int] | None = None,
-    candidates: list[int] | None = None, structure: list[float] | None = None,
+    candidates: list[int] | None = None, structure: list[float] | None = None, spread: bool = True,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Evidence on one target and fold. `own` is the input that needs no test (-1: none).
+
+    `spread`: whether causes of how far the target scatters are sought, too.
 
     `cells`, `candidates` and `structure` come from an earlier fold: then only those cells are tested.
     """
@@ -74,7 +76,7 @@ def target_job(
     rows = rows_of(data, fold)
     work = _Target(data, screened, columns, rows, own)
     if candidates is None:
-        found = work.search(_trees(shared, problem, fold, tuple(work.seen())))
+        found = work.search(_trees(shared, problem, fold, tuple(work.seen())), spread)
     else:
         assert structure is not None and cells is not None
         found = work.retest(candidates, cells, Structure(int(structure[0]), structure[1], int(structure[2])))
@@ -144,14 +146,14 @@ class _Target:
 
     # Phases
 
-    def search(self, trees: Trees) -> Evidence:
+    def search(self, trees: Trees, spread: bool) -> Evidence:
         """Candidates from two looks at everything, without those of no use; a third look at what their model leaves
         over, which brings back what was dropped by mistake; then each candidate alone."""
         gains, _ = tree_gains(trees, self.data.inputs, self.residual)
         score = np.maximum(self.wald / SIGNIFICANT, self._padded(gains) / FOUND)
         self.candidates = self._chosen(score)
         refits = self._prune(self._refits(self.y), score)
-        nothing_left = refits.full.mean() < 10 * FLOOR
+        nothing_left = refits.full.mean() < FLOOR
         more, used = (self.wald, 0) if nothing_left else tree_gains(trees, self.data.inputs, self._left_over(refits))
         missed = [int(j) for j in np.flatnonzero(more[: self.data.inputs] > FOUND) if j not in self.candidates]
         missed = [j for j in missed if not self.shows_action[j]]
@@ -160,7 +162,9 @@ class _Target:
             refits = self._refits(self.y)
         found = self._empty(refits)
         self._test(found, refits, self.candidates)
-        if refits.structure.rounds == 0:  # of a mean that is not fully explained, the rest would look like spread
+        if (
+            spread and refits.structure.rounds == 0
+        ):  # of a mean that is not fully explained, the rest would look like spread
             self._add_spread(found, refits, trees)
         self._add_controls(found, refits)
         return found
@@ -279,9 +283,9 @@ class _Target:
         found.planted = np.array(self._planted(refits, shadow, column))
 
     def _planted(self, refits: Refits, shadow: int, column: int) -> tuple[float, float]:
-        """What the same models find of an effect of known size that a shadow is given: a step at its median."""
+        """What the same models find of an effect of known size that a shadow is given: a step at its mean."""
         z = refits.columns[:, column]
-        step = np.where(z > np.median(z), 1.0, -1.0)
+        step = np.where(z > z.mean(), 1.0, -1.0)
         size = np.sqrt(np.expm1(2 * PLANTED) * (refits.full.mean() / refits.y.shape[1] + FLOOR))
         other = refits.relabelled(refits.y + size * step[:, None])
         return self._loss_without(other, {shadow})

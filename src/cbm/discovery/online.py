@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbm.discovery.decide import above_shadows
 from cbm.discovery.assemble import assemble
+from cbm.discovery.decide import above_shadows
 from cbm.discovery.follow import MEMORY, RATE, Follower, unfinished
 from cbm.discovery.model import Batch
 from cbm.discovery.problem import Problem, Rows, dynamics_problem, dynamics_rows

@@ -18,11 +18,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_dataset
-from cbm.discovery.judge import Pooled, Verdicts, judge, open_cells, pool
+from cbm.discovery.decide import Verdicts
+from cbm.discovery.judge import Pooled, judge, open_cells, pool
 from cbm.discovery.settings import Settings
 from cbm.jobs import Job, Pool, Shared, Store, default_workers
 from cbm.transitions import Transitions
@@ -89,7 +91,7 @@ def measure_problems(problems: list[Problem], runner: Runner, settings: Settings
     for problem in problems:
         runner.share(problem.data.arrays(problem.name))
     _screen(problems, runner)
-    _measure(problems, runner)
+    _measure(problems, runner, settings)
     _retest(problems, runner, settings)
 
 
@@ -103,10 +105,10 @@ def _screen(problems: list[Problem], runner: Runner) -> None:
             problem.bundle = parts["bundle"]
 
 
-def _measure(problems: list[Problem], runner: Runner) -> None:
-    """Every target on the first fold."""
+def _measure(problems: list[Problem], runner: Runner, settings: Settings) -> None:
+    """Every target on the first fold; a Gaussian of constant spread, the explicit model, has a mean alone."""
     ready = [p for p in problems if p.bundle is not None]
-    jobs = [_job(p, k, 0) for p in ready for k in p.targets]
+    jobs = [_job(p, k, 0, spread=settings.model != "explicit") for p in ready for k in p.targets]
     _collect(ready, runner.run(jobs, "measuring", 0.0, 1.0))
 
 
@@ -126,7 +128,7 @@ def _retest(problems: list[Problem], runner: Runner, settings: Settings) -> None
         _collect(problems, runner.run(jobs, "measuring again", 0.0, 1.0))
 
 
-def _job(problem: Problem, target: int, fold: int, **options: list[float]) -> Job:
+def _job(problem: Problem, target: int, fold: int, **options: Any) -> Job:
     own = int(problem.own[target])
     return Job(
         f"{problem.name}-{target}-{fold}", "cbm.discovery.measure:target_job",

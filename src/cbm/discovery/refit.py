@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cbm.discovery.regression import Basis, Gram
+from cbm.discovery.regression import MOST_POWERS, Basis, Gram
 from cbm.discovery.trees import Trees
 
 RIDGES = (1e-8, 1e-4, 1e-2, 1e-1, 1.0)
@@ -38,7 +38,7 @@ class Structure:
     """What was chosen with all candidates in view, and holds for every refit."""
 
     order: int = 0
-    """0: no closed form. 1: sums of functions of one input. 2: and of products of two."""
+    """0: no closed form. 1: sums of functions of one input. 2: and of products of two. 3: and of powers of all."""
     ridge: float = 1e-8
     rounds: int = 0
     """Of boosting, on what the closed form leaves over."""
@@ -55,19 +55,26 @@ class Refits:
 
         `structure` as another fold has chosen it; left out, kept-out rows choose.
         """
-        seen = np.isin(owner, candidates).all(1)
+        seen = np.asarray(np.isin(owner, candidates).all(1))
         every = np.concatenate([rows.fit, rows.kept, rows.test])
         self.fit, self.kept, self.test = np.split(np.arange(len(every)), np.cumsum([len(rows.fit), len(rows.kept)]))
         self.columns, self.owner, self.y = _taken(columns, every, seen), owner[seen], y[every]
         self.mean = self.y[self.fit].mean(0)
-        basis = Basis.fit(self.columns[: len(self.fit)], self.owner)
-        self.features, self.of = basis.features(self.columns, products=structure is None or structure.order == 2)
-        self.singles = len(basis.singles())
-        self.gram = Gram.of(self.features[: len(self.fit)])
-        self._set_moments()
+        self.basis = Basis.fit(self.columns[: len(self.fit)], self.owner)
+        self._use(1 if structure is None else structure.order)
         self.trees: Trees | None = None
         self.structure = structure or Structure()
         self.residual = self._choose() if structure is None else self._fitted()
+
+    def _use(self, order: int) -> bool:
+        """Make the features of an order and their Gram matrix; False where they are not more than the simpler ones."""
+        features, of = self.basis.features(self.columns, order, min(MOST_POWERS, len(self.fit) // 5))
+        if order > 1 and features.shape[1] == len(self.basis.singles()):
+            return False
+        self.features, self.of = features, of
+        self.gram = Gram.of(features[: len(self.fit)])
+        self._set_moments()
+        return True
 
     def _set_moments(self) -> None:
         centred = self.y[: len(self.fit)] - self.mean
@@ -108,7 +115,7 @@ class Refits:
         if self._tame(residual):
             self.structure, residual = self._choose_closed()
         best = self._loss(residual)
-        if best < 10 * FLOOR:
+        if best < 2 * FLOOR:
             return residual
         self.trees = Trees(self.columns, self.owner, self.fit, self.kept)
         found = replace(self.structure)
@@ -124,13 +131,20 @@ class Refits:
         return residual
 
     def _choose_closed(self) -> tuple[Structure, np.ndarray]:
+        """The order and the ridge that kept-out rows like best; their features stay in use."""
         found, residual = Structure(), self.y - self.mean
-        for order in (1, 2):
+        for order in (1, 2, 3):
+            if not self._use(order):
+                continue
             for ridge in RIDGES if len(self.fit) < FEW_ROWS else RIDGES[:1]:
                 option = Structure(order, ridge)
                 left = self.y - self._closed(option, set())
                 if self._loss(left) < BETTER * self._loss(residual):
                     found, residual = option, left
+            if self._loss(residual) < 2 * FLOOR:
+                break
+        if found.order:
+            self._use(found.order)
         return found, residual
 
     def _tame(self, residual: np.ndarray) -> bool:
@@ -153,13 +167,13 @@ class Refits:
 
     def _closed(self, structure: Structure, hidden: set[int]) -> np.ndarray:
         """(T, q) predictions."""
-        size = (0, self.singles, len(self.of))[structure.order]
-        keep = np.arange(size)
+        if not structure.order:
+            return np.broadcast_to(self.mean, self.y.shape)
+        keep = np.arange(len(self.of))
         if hidden:
-            keep = keep[~np.isin(self.of[:size], list(hidden)).any(1)]
+            keep = keep[~np.isin(self.of, list(hidden)).any(1)]
         weights = self.gram.solve(self.moments, keep, structure.ridge)
-        predicted = self.features[:, :size] @ weights[:size]
-        return np.asarray(predicted + (self.mean - self.gram.mean[:size] @ weights[:size]))
+        return np.asarray(self.features @ weights + (self.mean - self.gram.mean @ weights))
 
     def _boost(self, residual: np.ndarray, hidden: set[int], rounds: int, watch: bool) -> tuple[np.ndarray, int]:
         """What trees leave over (of the test rows only, without `watch`), and how many rounds they took."""

@@ -6,6 +6,7 @@ followed. One Gram matrix serves every mask: leaving an input out means leaving 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,8 @@ from scipy import linalg
 
 HINGES = 7  # per column, at most
 MOST_PRODUCTS = 480  # features of order two; beyond it, only plain products
+MOST_POWERS = 500  # monomials
+REACH = 8.0  # deviations of a column at which its powers are cut off
 CONSTANT = 1e-12  # variance, in units of the column's, below which a feature says nothing
 
 
@@ -35,15 +38,17 @@ class Basis:
         """The inputs that each function of one column belongs to."""
         return [own for own, knots in zip(self.owner, self.knots) for _ in range(1 + len(knots))]
 
-    def features(self, x: np.ndarray, products: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """(T, F) functions of one column each, then products of two; and (F, 2) the inputs they belong to."""
-        plain = [k for k, (a, b) in enumerate(self.owner) if a == b] if products else []
-        pairs = [(a, b) for n, a in enumerate(plain) for b in plain[n + 1 :] if self.owner[a] != self.owner[b]]
-        rich = 4 * len(pairs) <= MOST_PRODUCTS
-        low = {k: self._low(x, k, rich) for k in plain}
-        owners = self.singles()
-        owners += [(self.owner[a][0], self.owner[b][0]) for a, b in pairs for _ in range(len(low[a]) * len(low[b]))]
-        result = np.empty((len(x), len(owners)), order="F")  # filled and read column by column
+    def features(self, x: np.ndarray, order: int = 1, most: int = MOST_POWERS) -> tuple[np.ndarray, np.ndarray]:
+        """(T, F) functions of one column each, then products of two (order 2), or powers of all (order 3, where these
+        are at most `most`); and (F, W) the inputs they belong to."""
+        blocks = self.singles()
+        if order == 2:
+            terms, more = self._products(x)
+        elif order == 3:
+            terms, more = self._powers(x, most)
+        else:
+            terms, more = [], []
+        result = np.empty((len(x), len(blocks) + len(terms)), order="F")  # filled and read column by column
         f = 0
         for c, knots in enumerate(self.knots):
             result[:, f] = x[:, c]
@@ -51,12 +56,50 @@ class Basis:
                 f += 1
                 np.maximum(x[:, c] - k, 0, out=result[:, f])
             f += 1
+        for term in terms:
+            np.multiply(*term, out=result[:, f])
+            f += 1
+        width = max((len(own) for own in more), default=2)
+        owners = [tuple(own) + (own[-1],) * (width - len(own)) for own in [*blocks, *more]]
+        return result, np.array(owners, int).reshape(-1, width)
+
+    def _plain(self) -> list[int]:
+        return [k for k, (a, b) in enumerate(self.owner) if a == b]
+
+    def _products(self, x: np.ndarray) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[tuple[int, ...]]]:
+        """Products of functions of columns of two inputs, as factors, and those inputs."""
+        plain = self._plain()
+        pairs = [(a, b) for n, a in enumerate(plain) for b in plain[n + 1 :] if self.owner[a] != self.owner[b]]
+        rich = 4 * len(pairs) <= MOST_PRODUCTS
+        low = {k: self._low(x, k, rich) for k in plain}
+        terms: list[tuple[np.ndarray, np.ndarray]] = []
+        owners: list[tuple[int, ...]] = []
         for a, b in pairs:
-            for u in low[a]:
-                for v in low[b]:
-                    np.multiply(u, v, out=result[:, f])
-                    f += 1
-        return result, np.array(owners, int).reshape(-1, 2)
+            terms += [(u, v) for u in low[a] for v in low[b]]
+            owners += [(self.owner[a][0], self.owner[b][0])] * (len(low[a]) * len(low[b]))
+        return terms, owners
+
+    def _powers(self, x: np.ndarray, most: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[tuple[int, ...]]]:
+        """Monomials of degree 2 and more, each as a factor times a monomial of one degree less.
+
+        For smooth laws of few inputs, as simulators have them; outliers are cut off.
+        """
+        plain = self._plain()
+        degree = max((d for d in range(2, 6) if math.comb(len(plain) + d, d) <= most), default=1)
+        unit = {k: np.clip(x[:, k], -REACH, REACH) / 3 for k in plain}
+        lower: list[tuple[np.ndarray, tuple[int, ...]]] = [(unit[k], (k,)) for k in plain]
+        terms, owners = [], []
+        for d in range(2, degree + 1):
+            grown = []
+            for value, used in lower:
+                for k in plain[plain.index(used[-1]) :]:
+                    terms.append((value, unit[k]))
+                    own = tuple(sorted({self.owner[c][0] for c in (*used, k)}))
+                    owners.append(own if len(own) > 1 else own * 2)
+                    if d < degree:
+                        grown.append((value * unit[k], (*used, k)))
+            lower = grown
+        return terms, owners
 
     def _low(self, x: np.ndarray, k: int, rich: bool) -> list[np.ndarray]:
         """The column, and one hinge in its middle."""

@@ -31,9 +31,7 @@ STAGES = {"dynamics: evidence": "dynamics", "rewards: evidence": "rewards"}
 class RunFiles:
     """The run directory of one call, or none."""
 
-    def __init__(
-        self, run: Path | None, data: Transitions, settings: Settings, seed: int, knowledge: Knowledge | None
-    ):
+    def __init__(self, run: Path | None, data: Transitions, settings: Settings, seed: int, knowledge: Knowledge | None):
         self.run = Path(run) if run is not None else None
         self.data = data
         if self.run is not None:

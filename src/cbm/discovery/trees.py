@@ -38,7 +38,7 @@ class Trees:
         With `watch` that is as many as kept-out rows like, and may be none.
         """
         self.table.set_label(label[self.fit])
-        gone = np.isin(self.owner, list(hidden)).any(1)
+        gone = np.asarray(np.isin(self.owner, list(hidden)).any(1))
         options = OPTIONS | {"feature_contri": [0.0 if g else 1.0 for g in gone]}
         calls, seen = [], []
         if watch:

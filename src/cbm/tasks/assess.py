@@ -77,9 +77,7 @@ def most_likely(agent: Agent) -> Act:
     return lambda obs, context: agent.act(obs, context, deterministic=True)
 
 
-def predictions(
-    found: Policies, log: Transitions | None, minutes: float | None, steps: int | None, seed: int
-) -> list[dict[str, Any]]:
+def predictions(found: Policies, log: Transitions | None, updates: int | None, seed: int) -> list[dict[str, Any]]:
     """Errors of both models on the held-out part of a log; without one, of a log made by the mixed policy.
 
     Where the log is the one that the run's dynamics were found on, that model is taken as it is.
@@ -96,6 +94,6 @@ def predictions(
     rows = []
     for model in MODELS:
         known = ready is not None and ready.model == model
-        predictor = ready.predictor if ready and known else fitted(train, model, minutes, steps, seed)
+        predictor = ready.predictor if ready and known else fitted(train, model, updates, seed)
         rows += [{"model": model, **row} for row in prediction_errors(predictor, held, seed)]
     return rows

@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from cbm.checks import read_json
+from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.discover import fit
 from cbm.discovery.predict import Predictor
-from cbm.discovery.runfiles import RunFiles, fingerprint
+from cbm.discovery.runfiles import fingerprint
 from cbm.discovery.settings import ModelName, Settings, preset
+from cbm.discovery.study import published, train_predictor
 from cbm.errors import DataError
-from cbm.knowledge import Knowledge
+from cbm.graph import CausalGraph
 from cbm.tasks.arena import distractors
 from cbm.transitions import Transitions
 
@@ -57,10 +59,13 @@ def prediction_errors(predictor: Predictor, held: Transitions, seed: int, starts
     return result
 
 
-def fitted(data: Transitions, model: ModelName, minutes: float | None, steps: int | None, seed: int) -> Predictor:
-    """A model of the dynamics of a log, trained for so long, with the graph that it finds."""
+def fitted(data: Transitions, model: ModelName, updates: int | None, seed: int) -> Predictor:
+    """A model of the dynamics of a log, with the graph that is found in it and so many updates."""
     log = replace(data, rewards={}, context={}, truth_rewards={})
-    predictor = fit(log, minutes=minutes, steps=steps, settings=preset("fast", model), seed=seed).predictor
+    settings = preset("fast", model)
+    if updates is not None:
+        settings = replace(settings, prediction_updates=updates)
+    predictor = fit(log, settings=settings, seed=seed).predictor
     assert predictor is not None
     return predictor
 
@@ -83,26 +88,14 @@ def stored(run: Path, data: Transitions) -> Stored | None:
     config = read_json(run / "config.json") if (run / "config.json").is_file() else None
     if not isinstance(config, dict) or not (run / "result.json").is_file() or config.get("data") != fingerprint(data):
         return None
-    settings = Settings.from_json(config["settings"])
-    knowledge = Knowledge.from_json(config["knowledge"]) if config["knowledge"] else None
-    known = {"minutes": config["minutes"], "steps": config["steps"], "seed": config["seed"], "knowledge": knowledge}
-    files = _Finished(run, data, settings, **known)
-    found = fit(data, settings=settings, files=files, **known)
-    if found.predictor is None:
+    settings, seed = Settings.from_json(config["settings"]), config["seed"]
+    checkpoint = Checkpoint(run / "checkpoint" / "state.safetensors")
+    if published(settings) or not checkpoint.has("prediction.done"):
         return None
-    return Stored(settings.model, found.predictor, *data.split(settings.held_out, seed=config["seed"]))
-
-
-class _Finished(RunFiles):
-    """Reads the checkpoint of a finished run, and writes nothing."""
-
-    def __init__(self, run: Path, data: Transitions, settings: Settings, **known: Any):
-        super().__init__(None, data, settings, **known)
-        self._checkpoint = run / "checkpoint" / "state.safetensors"
-
-    @property
-    def checkpoint(self) -> Path | None:
-        return self._checkpoint
+    predictor = train_predictor(data, CausalGraph.load(run), settings, seed, checkpoint, lambda *_: None)
+    if predictor is None:
+        return None
+    return Stored(settings.model, predictor, *data.split(settings.held_out, seed=seed))
 
 
 def _by_episode(data: Transitions) -> Transitions:

@@ -1,0 +1,216 @@
+"""Verdicts from measured effects: the false discovery rate by hand, errors that hold the scatter of shadows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cbm.discovery.judge import DEGREES, UNSETTLED, Pooled, edge_bar, judge, open_cells, pool
+from cbm.discovery.settings import Settings
+
+SETTINGS = Settings()
+NAMES = ["x", "y", "z", "action", "the action before"]
+Parts = dict[str, np.ndarray]
+
+
+def _pooled(delta: Any, error: Any = 0.001, **changes: Any) -> Pooled:
+    delta = np.atleast_2d(np.asarray(delta, float))
+    plain = Pooled(
+        delta, np.broadcast_to(np.asarray(error, float), delta.shape).copy(), np.full(delta.shape, 2),
+        np.zeros(delta.shape), np.full(len(delta), 0.001), np.ones(len(delta)), np.ones(len(delta), bool),
+    )  # fmt: skip
+    return replace(plain, **changes)
+
+
+def _alone(inputs: int) -> np.ndarray:
+    return np.full(inputs, -1)
+
+
+# The bar
+
+
+@pytest.mark.parametrize(
+    ("clear", "cells", "quantile"),
+    [(1, 20, 3.646), (2, 40, 3.646), (1, 10, 3.385), (4, 40, 3.385), (0, 10, 3.385), (5, 5, 3.0), (10, 10, 3.0)],
+)
+def test_bar_by_hand(clear: int, cells: int, quantile: float) -> None:
+    """With k of m cells clear, p <= 0.01 k / m; quantiles of Student's t with 30 degrees from a printed table:
+    3.646 for 0.0005 and 3.385 for 0.001. Never below three."""
+    assert DEGREES == 30
+    z = np.zeros(cells)
+    z[:clear] = 10.0
+    assert edge_bar(z, 0.01) == pytest.approx(quantile, abs=5e-4)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bar_is_the_rule_of_benjamini_and_hochberg(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(12, 25))
+    z[:, : int(rng.integers(1, 5))] += rng.uniform(2, 6)
+    for rate in (0.001, 0.01):
+        claimed = stats.false_discovery_control(stats.t.sf(z.ravel(), 30)).reshape(z.shape) <= rate
+        assert np.array_equal(z >= edge_bar(z, rate), claimed & (z >= 3))
+
+
+def test_a_stricter_rate_and_more_useless_cells_raise_the_bar() -> None:
+    z = np.array([6.0, 5.0, 4.0, 0.1, -1.0, 0.3])
+    assert edge_bar(z, 1e-4) > edge_bar(z, 1e-2)
+    assert edge_bar(np.append(z, np.zeros(1000)), 1e-2) > edge_bar(z, 1e-2)
+
+
+# Verdicts
+
+
+def test_edge_none_and_in_between() -> None:
+    """Errors of 0.001, five cells, two of them clear: the bar is at t(0.004) = 2.84 < 3 errors."""
+    found = judge(_pooled([0.0100, 0.0040, 0.0027, 0.0002, -0.0030]), _alone(5), 3, NAMES, SETTINGS)
+    assert found.verdict.tolist() == [["edge", "edge", "undecided", "none", "none"]]
+    assert found.edge[0, :2].all() and not found.edge[0, 3:].any()
+    assert found.reason[0, 2] == "near the threshold" and not any(found.reason[0, [0, 1, 3, 4]])
+    assert found.settled.all() and found.thresholds[0, 0] == pytest.approx(0.003)
+
+
+def test_effects_too_small_to_care_about_are_none() -> None:
+    small = 0.5 * SETTINGS.smallest_effect
+    found = judge(_pooled([small, small], 1e-6), _alone(2), 1, NAMES, SETTINGS)
+    assert found.verdict.tolist() == [["none", "none"]]
+
+
+def test_what_was_never_a_candidate_is_no_edge() -> None:
+    tested = np.array([[2, 0]])
+    found = judge(_pooled([0.5, 0.5], tested=tested), _alone(2), 1, NAMES, SETTINGS)
+    assert found.verdict.tolist() == [["edge", "none"]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_ruled_out_lies_below_the_limit_of_detection(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    error = rng.uniform(1e-5, 1e-2, (6, 9))
+    delta = error * rng.normal(scale=2, size=error.shape) + rng.choice([0.0, 0.02], error.shape, p=[0.8, 0.2])
+    pooled = _pooled(delta, error, limit_error=rng.uniform(1e-5, 1e-2, 6), efficiency=rng.uniform(0.1, 1, 6))
+    found = judge(pooled, _alone(9), 8, [f"v{k}" for k in range(9)], SETTINGS)
+    reach = delta + stats.norm.isf(SETTINGS.miss_rate) * error
+    none = found.verdict == "none"
+    assert none.any() and (reach <= found.limit[:, None] + 1e-12)[none].all()
+    assert (found.limit >= SETTINGS.smallest_effect).all()
+    assert (delta >= found.thresholds)[found.verdict == "edge"].all()
+
+
+def test_models_that_find_half_of_a_planted_effect_have_twice_the_limit() -> None:
+    delta = np.zeros((1, 40))
+    whole, half = (
+        judge(_pooled(delta, 1e-6, efficiency=np.array([share])), _alone(40), 39, ["v"] * 40, SETTINGS).limit[0]
+        for share in (1.0, 0.5)
+    )
+    assert half == pytest.approx(2 * whole)
+
+
+def test_nothing_is_claimed_of_a_target_that_was_not_measured() -> None:
+    """Row 0 was not measured at all, row 1 on one fold although more were asked for, row 2 fully."""
+    delta = np.array([[0.0, 0.0], [0.004, 0.5], [0.004, 0.5]])
+    error = np.array([[0.0, 0.0], [0.001, 0.001], [0.001, 0.001]])
+    tested = np.array([[0, 0], [2, 2], [2, 2]])
+    limit_error = np.array([np.inf, 0.001, 0.001])
+    pooled = _pooled(delta, error, tested=tested, limit_error=limit_error, settled=np.array([False, False, True]))
+    found = judge(pooled, _alone(2), 1, NAMES, SETTINGS)
+    assert found.verdict.tolist() == [["undecided"] * 2, ["undecided", "edge"], ["edge", "edge"]]
+    assert found.reason[:2].tolist() == [[UNSETTLED] * 2, [UNSETTLED, ""]]
+    assert found.settled.tolist() == [[False, False], [False, True], [True, True]]
+    assert not found.edge[0].any() and np.isnan(found.limit[0]) and np.isfinite(found.limit[1:]).all()
+
+
+# Inputs that hardly vary apart
+
+
+def test_needed_together_but_neither_alone() -> None:
+    bundled = np.array([[50.0, 50.0, 0.0, 0.0]])
+    found = judge(_pooled([0.001, 0.0005, 0.0, 0.2], bundled=bundled), np.array([0, 0, -1, -1]), 3, NAMES, SETTINGS)
+    assert found.verdict.tolist() == [["undecided", "undecided", "none", "edge"]]
+    assert found.reason[0, 0] == "hardly varies by itself: goes with y"
+    assert found.reason[0, 1] == "hardly varies by itself: goes with x"
+
+
+def test_one_that_stands_out_is_the_cause() -> None:
+    bundled = np.array([[50.0, 50.0, 0.0, 0.0]])
+    found = judge(_pooled([0.2, 0.0, 0.0, 0.0], bundled=bundled), np.array([0, 0, -1, -1]), 3, NAMES, SETTINGS)
+    assert found.verdict.tolist() == [["edge", "none", "none", "none"]]
+
+
+def test_a_bundle_that_nobody_needs() -> None:
+    bundled = np.array([[0.5, 0.5, 0.0, 0.0]])
+    found = judge(_pooled([0.0, 0.0, 0.0, 0.2], bundled=bundled), np.array([0, 0, -1, -1]), 3, NAMES, SETTINGS)
+    assert found.verdict.tolist() == [["none", "none", "none", "edge"]]
+
+
+@pytest.mark.parametrize("exogenous", [3, 4])
+def test_what_shows_the_action_is_no_cause(exogenous: int) -> None:
+    bundle = np.full(5, -1)
+    bundle[[0, exogenous]] = 0
+    bundled = np.where(bundle == 0, 50.0, 0.0)[None]
+    found = judge(_pooled([0.001, 0.0, 0.0, 0.0, 0.0], bundled=bundled), bundle, 3, NAMES, SETTINGS)
+    expected = ["none"] * 5
+    expected[exogenous] = "edge"
+    assert found.verdict.tolist() == [expected]
+
+
+# Folds together
+
+
+def _part(delta: list[float], stderr: float = 0.01, shadows: float = 0.0, tested: int = 2, planted: float = 0.02) -> Parts:
+    J = len(delta)
+    return {
+        "delta": np.array(delta), "stderr": np.full(J, stderr), "tested": np.full(J, tested), "bundled": np.zeros(J),
+        "bundled_stderr": np.zeros(J), "shadows": np.array([[shadows, stderr], [-shadows, stderr]]),
+        "planted": np.array([planted, stderr]), "loss": np.ones(3),
+    }  # fmt: skip
+
+
+def test_folds_are_averaged_and_their_errors_shrink() -> None:
+    found = pool([[_part([0.3, 0.0]), _part([0.1, 0.0]), _part([0.2, 0.0])]], 2, [3])
+    assert found.delta.tolist() == [[pytest.approx(0.2), 0.0]] and found.settled.all()
+    assert found.error == pytest.approx(0.01 / np.sqrt(3)) and found.z[0, 0] == pytest.approx(20 * np.sqrt(3))
+    assert found.efficiency.tolist() == [1.0]
+
+
+def test_only_the_cells_that_were_asked_again_are_averaged() -> None:
+    first, second = _part([0.3, 0.02]), _part([0.0, 0.04])
+    second["tested"] = np.array([0, 2])
+    found = pool([[first, second]], 2, [2])
+    assert found.delta[0] == pytest.approx([0.3, 0.03])
+    assert found.error[0] == pytest.approx([0.01, 0.01 / np.sqrt(2)])
+
+
+def test_shadows_that_scatter_more_than_their_errors_raise_every_error() -> None:
+    quiet, loud = (pool([[_part([0.1, 0.0], shadows=s)]], 2, [1]) for s in (0.0, 0.05))
+    assert quiet.error == pytest.approx(0.01)
+    assert (loud.error > 0.03).all() and loud.limit_error[0] > 3 * quiet.limit_error[0]
+
+
+def test_a_quiet_target_leans_on_the_shadows_of_others() -> None:
+    quiet = [_part([0.1, 0.0])]
+    alone, beside = pool([quiet], 2, [1]), pool([quiet, [_part([0.1, 0.0], shadows=0.05)]], 2, [1, 1])
+    assert (beside.error[0] > alone.error[0]).all() and (beside.error[1] > beside.error[0]).all()
+
+
+def test_targets_without_evidence() -> None:
+    found = pool([[], [_part([0.1, 0.0])]], 2, [1, 3])
+    assert not found.error[0].any() and not found.tested[0].any() and np.isinf(found.limit_error[0])
+    assert found.settled.tolist() == [False, False]
+
+
+@pytest.mark.parametrize("planted", [0.0, 0.01, 0.02, 5.0])
+def test_the_share_of_a_planted_effect_that_is_found(planted: float) -> None:
+    found = pool([[_part([0.1], planted=planted)]], 1, [1])
+    assert found.efficiency[0] == pytest.approx(np.clip(planted / 0.02, 0.1, 1.0))
+
+
+def test_another_fold_is_asked_where_it_is_close() -> None:
+    """Errors of 0.001; the last column is the target's own past, which needs no test."""
+    pooled = _pooled([[0.5, 0.003, 0.0001, 0.003], [0.5, 0.5, -0.5, 0.5]])
+    assert open_cells(pooled, np.array([3, -1])) == [[1], []]
+    tested = np.array([[2, 0, 2, 2], [2, 2, 2, 2]])
+    assert open_cells(replace(pooled, tested=tested), np.array([3, -1])) == [[], []]

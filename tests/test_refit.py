@@ -1,0 +1,127 @@
+"""Refits without an input: nats as the formula of a linear-Gaussian target gives them, and nothing without effect."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cbm.discovery.measure import cluster_stderr
+from cbm.discovery.refit import FLOOR, Refits, Rows, Structure
+from cbm.discovery.trees import Trees
+
+ROWS, INPUTS = 12_000, 4
+OWNER = np.stack([np.arange(INPUTS)] * 2, 1)
+
+
+def _rows(count: int = ROWS) -> Rows:
+    part = np.arange(count) % 9
+    return Rows(np.flatnonzero(part < 5), np.flatnonzero(part == 5), np.flatnonzero(part > 5))
+
+
+@pytest.fixture(scope="module")
+def x() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(ROWS, INPUTS))
+
+
+def _refits(x: np.ndarray, y: np.ndarray, structure: Structure | None = None) -> Refits:
+    y = y.reshape(len(x), -1)
+    return Refits(x, OWNER, (y - y.mean(0)) / y.std(0), list(range(INPUTS)), _rows(len(x)), structure)
+
+
+def _nats(refits: Refits, *hidden: int) -> float:
+    return 0.5 * float(np.log((refits.without(set(hidden)).mean() + FLOOR) / (refits.full.mean() + FLOOR)))
+
+
+@pytest.mark.parametrize("effect", [0.3, 1.0, 3.0])
+def test_linear_gaussian_nats(x: np.ndarray, effect: float) -> None:
+    """1/2 log(1 + effect² / noise²); the other input changes nothing about it."""
+    noise = np.random.default_rng(1).normal(size=ROWS)
+    refits = _refits(x, effect * x[:, 0] + 0.7 * x[:, 1] + noise)
+    expected = 0.5 * np.log1p(effect**2)
+    assert _nats(refits, 0) == pytest.approx(expected, abs=0.02 * max(1.0, expected))
+    assert _nats(refits, 0, 1) == pytest.approx(0.5 * np.log1p(effect**2 + 0.49), rel=0.05)
+    for useless in (2, 3):
+        assert abs(_nats(refits, useless)) < 0.01
+
+
+def test_an_exact_law_loses_everything(x: np.ndarray) -> None:
+    refits = _refits(x, 2 * x[:, 0] - x[:, 3])
+    assert refits.full.mean() < 10 * FLOOR
+    assert _nats(refits, 0) > 8 and _nats(refits, 3) > 8
+    assert abs(_nats(refits, 1)) < 1e-3, "nothing is left that an input could improve"
+
+
+def test_noise_needs_no_input(x: np.ndarray) -> None:
+    refits = _refits(x, np.random.default_rng(2).normal(size=ROWS))
+    assert all(abs(_nats(refits, j)) < 0.01 for j in range(INPUTS))
+
+
+@pytest.mark.parametrize("law", ["product", "thresholds"])
+def test_interactions(x: np.ndarray, law: str) -> None:
+    """Neither input tells anything alone; without either, all is lost."""
+    noise = np.random.default_rng(3).normal(size=ROWS)
+    signal = x[:, 0] * x[:, 1] if law == "product" else np.sign(x[:, 0]) * np.sign(x[:, 1])
+    refits = _refits(x, signal + 0.5 * noise)
+    assert (refits.structure.order >= 2) if law == "product" else (refits.structure.rounds > 0)
+    for j in (0, 1):
+        assert _nats(refits, j) > 0.7 * 0.5 * np.log1p(4)
+    for j in (2, 3):
+        assert _nats(refits, j) < 0.01
+
+
+def test_the_structure_of_another_fold_is_taken_as_it_is(x: np.ndarray) -> None:
+    rng = np.random.default_rng(4)
+    y = np.where(x[:, 0] > 0.8, 2.0, 0.0) + 0.3 * rng.normal(size=ROWS)
+    chosen = _refits(x, y)
+    again = _refits(x, y, chosen.structure)
+    assert again.structure == chosen.structure
+    assert again.full == pytest.approx(chosen.full, rel=1e-9)
+    plain = _refits(x, y, Structure(order=1, ridge=1e-8, rounds=0))
+    assert plain.structure.rounds == 0 and plain.trees is None
+
+
+def test_another_target_on_the_same_rows(x: np.ndarray) -> None:
+    rng = np.random.default_rng(5)
+    y = x[:, 0] + rng.normal(size=ROWS)
+    refits = _refits(x, y)
+    other = refits.relabelled(refits.y + 0.5 * refits.columns[:, 2:3])
+    assert _nats(other, 2) == pytest.approx(0.5 * np.log1p(0.25 * y.var()), rel=0.1)
+    assert abs(_nats(refits, 2)) < 0.01, "the first is as it was"
+
+
+def test_a_few_outliers_hide_nothing(x: np.ndarray) -> None:
+    rng = np.random.default_rng(6)
+    y = x[:, 0] + 0.5 * rng.normal(size=ROWS)
+    y[::1500] += 50.0
+    refits = _refits(x, y)
+    assert _nats(refits, 0) > 0.4 and abs(_nats(refits, 1)) < 0.01
+
+
+def test_levels_of_a_discrete_target_count_together(x: np.ndarray) -> None:
+    rng = np.random.default_rng(7)
+    level = (x[:, 0] > 0.5).astype(int) + (x[:, 0] > -0.5)
+    seen = np.where(rng.random(ROWS) < 0.2, rng.integers(3, size=ROWS), level)
+    refits = Refits(x, OWNER, np.eye(3)[seen], list(range(INPUTS)), _rows())
+    assert refits.full.shape == (len(_rows().test),)
+    assert _nats(refits, 0) > 0.2 and abs(_nats(refits, 1)) < 0.005
+
+
+def test_trees_leave_out_what_is_hidden(x: np.ndarray) -> None:
+    rows = _rows()
+    trees = Trees(x, OWNER, rows.fit, rows.kept)
+    label = np.where(x[:, 0] > 0, 1.0, -1.0) + 0.2 * np.random.default_rng(8).normal(size=ROWS)
+    seen, rounds = trees.train(label, set(), 40, watch=True)
+    assert 0 < rounds <= 40 and seen.feature_importance("gain")[0] > 0
+    blind, _ = trees.train(label, {0}, 5, watch=False)
+    assert blind.feature_importance("gain")[0] == 0
+
+
+def test_errors_are_those_of_clusters() -> None:
+    """Rows that repeat each other tenfold say no more than one of them; the formula written out."""
+    rng = np.random.default_rng(9)
+    values = rng.normal(size=300)
+    cluster = np.arange(300)
+    assert cluster_stderr(values, cluster) == pytest.approx(values.std(ddof=1) / np.sqrt(300))
+    repeated = np.repeat(values, 10)
+    assert cluster_stderr(repeated, np.repeat(cluster, 10)) == pytest.approx(values.std(ddof=1) / np.sqrt(300))
+    assert cluster_stderr(repeated, np.arange(3000)) < 0.4 * cluster_stderr(values, cluster)
