@@ -110,7 +110,7 @@ def _show_repetitions(graph: CausalGraph, data: Transitions) -> None:
         taken = "taken for causes, but they show" if len(causes) > 1 else "taken for a cause, but it shows"
         note = f"{', '.join(causes)}: {taken} nothing more than the last action"
         show()
-        show(wrapped(f"{note}; with --last-action only what lies beyond that counts", "  "))
+        show(wrapped(f"{note}; with --last-action on, only what lies beyond that counts", "  "))
 
 
 def _show_reward(graph: CausalGraph, data: Transitions, name: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,9 @@ class Dataset:
     before it, where that is known."""
     action: int
     """d, the action's input; this one and those after it are not variables."""
+    exogenous: int
+    """From this input on, what a variable merely shows of an input tells nothing: in models of rewards the action,
+    in those of dynamics the action before. (What goes with the present action may be what the action follows.)"""
     y: np.ndarray
     """(T, Q) targets in units of their deviation; a discrete target has one indicator column for each level."""
     target: np.ndarray
@@ -57,8 +61,8 @@ class Dataset:
 
     @classmethod
     def load(cls, shared: Mapping[str, np.ndarray], prefix: str) -> Dataset:
-        parts = {f.name: shared[f"{prefix}.{f.name}"] for f in fields(cls)}
-        return cls(**{**parts, "inputs": int(parts["inputs"]), "action": int(parts["action"])})  # type: ignore[arg-type]
+        parts: dict[str, Any] = {f.name: shared[f"{prefix}.{f.name}"] for f in fields(cls)}
+        return cls(**{name: int(part) if np.ndim(part) == 0 else part for name, part in parts.items()})
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ def dynamics_dataset(
     if last is not None:
         blocks.append(last)
     targets = [_outcome(data, int(i), kinds[i], bool(c)) for i, c in zip(index, changes)]
-    found = _dataset(blocks, data.obs, list(data.factors.names), list(kinds), targets, data, settings, seed)
+    found = _dataset(blocks, data.obs, list(data.factors.names), list(kinds), targets, data, settings, seed, True)
     return found, Plan(index, changes, np.where(memory > MEMORY, memory, 0.0), moving)
 
 
@@ -106,7 +110,7 @@ def reward_dataset(data: Transitions, settings: Settings, seed: int) -> Dataset:
     context = [values[:, None] for values in data.context.values()]
     blocks.append(np.concatenate([_action(data), *context], 1))
     targets = [_reward(values) for values in data.rewards.values()]
-    return _dataset(blocks, state, list(data.factors.names), list(kinds), targets, data, settings, seed + 1)
+    return _dataset(blocks, state, list(data.factors.names), list(kinds), targets, data, settings, seed + 1, False)
 
 
 def _input(values: np.ndarray, kind: Kind) -> np.ndarray:
@@ -147,7 +151,7 @@ def _indicators(values: np.ndarray) -> np.ndarray:
 
 def _dataset(
     blocks: list[np.ndarray], state: np.ndarray, names: list[str], kinds: list[Kind],
-    targets: list[tuple[np.ndarray, bool]], data: Transitions, settings: Settings, seed: int,
+    targets: list[tuple[np.ndarray, bool]], data: Transitions, settings: Settings, seed: int, dynamics: bool,
 ) -> Dataset:  # fmt: skip
     rng = np.random.default_rng([seed, 77])
     owner = np.repeat(np.arange(len(blocks)), [b.shape[1] for b in blocks])
@@ -164,6 +168,7 @@ def _dataset(
         owner=np.concatenate([owners, pairs.reshape(-1, 2), np.stack([shadow, shadow], 1)]),
         inputs=len(blocks),
         action=len(names),
+        exogenous=len(names) + dynamics,
         y=_standardised(np.concatenate([y for y, _ in targets], 1), [d for y, d in targets for _ in range(y.shape[1])])
         if targets
         else np.zeros((len(data), 0)),

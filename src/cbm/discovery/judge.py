@@ -108,12 +108,16 @@ def open_cells(pooled: Pooled, own: np.ndarray) -> list[list[int]]:
     z = pooled.z
     doubtful = (z > DOUBTFUL) & (z < SURE) & (pooled.tested > 0)
     doubtful |= (pooled.bundled > DOUBTFUL) & (z < SURE) & (pooled.tested > 0)
+    doubtful &= pooled.tested != 3  # an effect on the spread was sure from the start
     doubtful[np.arange(len(own))[own >= 0], own[own >= 0]] = False
     return [np.flatnonzero(row).tolist() for row in doubtful]
 
 
-def judge(pooled: Pooled, bundle: np.ndarray, action: int, names: list[str], settings: Settings) -> Verdicts:
-    """Verdicts on all cells; `bundle` (J,) numbers inputs that hardly vary apart, `action` is the action's input."""
+def judge(pooled: Pooled, bundle: np.ndarray, exogenous: int, names: list[str], settings: Settings) -> Verdicts:
+    """Verdicts on all cells.
+
+    `bundle` (J,) numbers inputs that hardly vary apart; those from `exogenous` on are the causes in theirs.
+    """
     z, delta = pooled.z, pooled.delta
     bar = edge_bar(z, settings.false_discovery_rate)
     needed = np.maximum(bar * pooled.error, settings.smallest_effect)
@@ -121,9 +125,12 @@ def judge(pooled: Pooled, bundle: np.ndarray, action: int, names: list[str], set
     edge = (delta >= needed) & (pooled.tested > 0)
     reach = delta + power * pooled.error
     unclear = ~edge & (z > CLOSE * bar) & (reach > settings.smallest_effect) & (pooled.tested > 0)
+    if settings.rule == "threshold":  # the paper's rule
+        edge, unclear, needed = delta >= settings.epsilon, np.zeros_like(edge), np.full_like(needed, settings.epsilon)
     verdict = np.where(edge, "edge", np.where(unclear, "undecided", "none")).astype("<U9")
     reason = np.where(unclear, NEAR, "").astype(object)
-    _judge_bundles(verdict, reason, pooled, bundle, action, names, bar)
+    if settings.rule == "calibrated":
+        _judge_bundles(verdict, reason, pooled, bundle, exogenous, names, bar)
     measured = pooled.error > 0
     asked = (verdict == "undecided") | ~measured | ((z > DOUBTFUL) & (z < SURE))
     open_cells = ~pooled.settled[:, None] & asked
@@ -151,13 +158,13 @@ def _judge_bundles(
     reason: np.ndarray,
     pooled: Pooled,
     bundle: np.ndarray,
-    action: int,
+    exogenous: int,
     names: list[str],
     bar: float,
 ) -> None:
     """Inputs that hardly vary apart: if a model needs the bundle and no single member, nobody can say which.
 
-    Where the action is one of them, it is the cause, and the others merely show it.
+    Where an exogenous input is one of them, it is the cause, and the others merely show it.
     """
     for b in range(int(bundle.max(initial=-1)) + 1):
         members = np.flatnonzero(bundle[: verdict.shape[1]] == b)
@@ -167,8 +174,8 @@ def _judge_bundles(
             delta = pooled.delta[k, members]
             rivals = np.array([np.delete(delta, n).max() for n in range(len(members))])
             sure = (pooled.z[k, members] > SURE) & (delta > DOMINANT * rivals)
-            shown = members[(members < action) & ~sure]
-            if members.max() >= action:
+            shown = members[(members < exogenous) & ~sure]
+            if members.max() >= exogenous:
                 verdict[k, shown], reason[k, shown] = "none", ""
                 verdict[k, members.max()], reason[k, members.max()] = "edge", ""
                 continue

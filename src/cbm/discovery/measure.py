@@ -126,7 +126,7 @@ class _Target:
         self.residual = screened.residual[:, columns]
         self.wald, self.grouped = screened.wald[columns].max(0), screened.grouped[columns].max(0)
         self.bundle = screened.bundle
-        exogenous = set(self.bundle[data.action : data.inputs]) - {-1}
+        exogenous = set(self.bundle[data.exogenous : data.inputs]) - {-1}
         self.shows_action = np.isin(self.bundle, list(exogenous)) & (np.arange(len(self.bundle)) < data.action)
         """Variables that go with the action or the one before: these are always in view, so they tell nothing."""
         self.cluster = np.unique(data.cluster[rows.test], return_inverse=True)[1]

@@ -149,7 +149,7 @@ def verdicts(problem: Problem, names: list[str], settings: Settings) -> tuple[Ve
     assert problem.found is not None and problem.asked is not None
     pooled = pool(problem.found, problem.data.inputs, problem.asked)
     bundle = problem.bundle if problem.bundle is not None else np.full(problem.data.inputs, -1)
-    return judge(pooled, bundle[: problem.data.inputs], problem.data.action, names, settings), pooled
+    return judge(pooled, bundle[: problem.data.inputs], problem.data.exogenous, names, settings), pooled
 
 
 @contextmanager

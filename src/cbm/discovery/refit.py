@@ -104,6 +104,8 @@ class Refits:
     def _fitted(self) -> np.ndarray:
         """The residual of every row (of the test rows alone, after trees), with the structure as it is."""
         residual = self.y - self._closed(self.structure, set())
+        if self._tame(residual):
+            residual = self.y - self._closed(self.structure, set())
         if self.structure.rounds:
             self.trees = self.trees or Trees(self.columns, self.owner, self.fit, self.kept)
             residual = self._boost(residual, set(), self.structure.rounds, watch=False)[0]

@@ -120,7 +120,7 @@ def _bundles(data: Dataset, plain: np.ndarray, rows: np.ndarray) -> np.ndarray:
     correlation = np.corrcoef(x, rowvar=False) if (std > 0).all() else np.cov(x, rowvar=False)
     matrix = correlation + RIDGE * np.eye(len(owner))
     alone = 1 / np.maximum(solve_positive(matrix, np.eye(len(owner))).diagonal(), 1.0)
-    shown = _shown_by(x, owner, data.action)
+    shown = _shown_by(x, owner, data.exogenous)
     bundle = np.full(int(data.owner.max()) + 1, -1)
     links = np.arange(len(bundle))
     for c in np.flatnonzero(np.minimum(alone, shown.min(0, initial=1.0)) < ALONE):
@@ -129,17 +129,17 @@ def _bundles(data: Dataset, plain: np.ndarray, rows: np.ndarray) -> np.ndarray:
         closeness = np.where(owner == owner[c], -1.0, np.abs(correlation[c]))
         partner = owner[closeness.argmax()]
         if len(shown) and shown[:, c].min() < ALONE:
-            partner = data.action + int(shown[:, c].argmin())
+            partner = data.exogenous + int(shown[:, c].argmin())
         links[links == links[owner[c]]] = links[partner]
     for number, root in enumerate(r for r in np.unique(links) if (links == r).sum() > 1):
         bundle[links == root] = number
     return bundle
 
 
-def _shown_by(x: np.ndarray, owner: np.ndarray, action: int) -> np.ndarray:
-    """(inputs from the action on, C) share of each column that a linear function of the action leaves unexplained."""
+def _shown_by(x: np.ndarray, owner: np.ndarray, first: int) -> np.ndarray:
+    """(inputs from `first` on, C) share of each column that a linear function of such an input leaves unexplained."""
     result = []
-    for exogenous in range(action, int(owner.max()) + 1):
+    for exogenous in range(first, int(owner.max()) + 1):
         design = np.column_stack([x[:, owner == exogenous], np.ones(len(x))])
         left = x - design @ np.linalg.lstsq(design, x, rcond=None)[0]
         result.append(left.var(0) / np.maximum(x.var(0), 1e-12))
