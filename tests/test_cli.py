@@ -62,7 +62,7 @@ WRONG: list[tuple[list[str], list[str]]] = [
     (["discover", "a.npz", "--out", "r", "--seed", "-1"], ["--seed", "at least 0"]),
     (["discover", "a.npz", "--out", "r", "--seed", "9" * 30], ["--seed", "2^63"]),
     (["discover", "a.npz", "--out", "r", "--steps", "0"], ["--steps", "at least 1"]),
-    (["discover", "a.npz", "--out", "r", "--threads", "0"], ["--threads"]),
+    (["discover", "a.npz", "--out", "r", "--workers", "0"], ["--workers", "at least 1"]),
     (["discover", "a.npz", "--out", "r", "--steps", "5", "--minutes", "1"], ["--minutes and --steps"]),
     (["discover", "a.npz", "--out", "r", "--epsilon", "0.0005"], ["--epsilon", "calibrated", "at least"]),
     (["discover", "a.npz", "--out", "r"], ["a.npz: no such file"]),

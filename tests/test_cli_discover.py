@@ -27,7 +27,7 @@ def test_discover(run: Run, tmp_path: Path, engine: list[dict[str, Any]]) -> Non
     path, out_dir = tmp_path / "light.npz", tmp_path / "deep" / "run"
     assert run("collect", "light", "--steps", 300, "--out", path, "--quiet")[0] == 0
     options = ("--minutes", 0.5, "--seed", 4, "--model", "explicit", "--preset", "debug", "--rule",
-               "threshold", "--epsilon", 0.1, "--reward-inputs", "state-action", "--threads", 1)  # fmt: skip
+               "threshold", "--epsilon", 0.1, "--reward-inputs", "state-action", "--workers", 1)  # fmt: skip
     code, out, err = run("discover", path, "--out", out_dir, *options, "--json")
     result = json.loads(out)
     assert code == 0 and err == ""
@@ -43,7 +43,7 @@ def test_discover(run: Run, tmp_path: Path, engine: list[dict[str, Any]]) -> Non
     assert result["finished"] is True and result["undecided"] == 0 and result["score"]["f1"] == 1.0
     assert Path(result["graph"]).is_file() and Path(result["report"]).read_text().startswith("<!")
     settings, call = engine[0]["settings"], engine[0]
-    assert (call["minutes"], call["steps"], call["seed"]) == (0.5, None, 4)
+    assert (call["minutes"], call["steps"], call["seed"], call["workers"]) == (0.5, None, 4, 1)
     assert (settings.model, settings.rule, settings.epsilon) == ("explicit", "threshold", 0.1)
     assert settings.width == 64 and settings.reward_inputs == "state-action"
 
@@ -70,15 +70,20 @@ def test_discover_without_truth_or_reward(run: Run, tmp_path: Path, engine: list
 def test_discover_with_the_last_action(
     run: Run, tmp_path: Path, engine: list[dict[str, Any]], saved: Saved, refused: Refused
 ) -> None:
-    episodes, states = np.arange(ROWS) // 10, np.random.default_rng(1).normal(size=(ROWS + 1, 3))
-    path = saved("log.npz", obs=states[:-1], next_obs=states[1:], episode=episodes)
-    assert run("discover", path, "--out", tmp_path / "run", "--last-action")[0] == 0
-    data = engine[0]["data"]
-    assert len(data) == ROWS - len(set(episodes)) and data.factors.action_names[2:] == tuple(
-        f"last {name}" for name in data.factors.action_names[:2]
-    )
-    path = saved("alone.npz", episode=np.arange(ROWS))
-    refused(run("discover", path, "--out", tmp_path / "other", "--last-action"), str(path), "no row continues another")
+    path = saved("log.npz")
+    for last in ("on", "off", "auto"):
+        assert run("discover", path, "--out", tmp_path / last, "--last-action", last)[0] == 0
+    assert run("discover", path, "--out", tmp_path / "left_out")[0] == 0
+    assert [call["settings"].last_action for call in engine] == ["on", "off", "auto", "auto"]
+    refused(run("discover", path, "--out", tmp_path / "other", "--last-action", "yes"), "--last-action", "'yes'")
+
+
+def test_a_last_action_that_no_row_has_is_refused(run: Run, tmp_path: Path, saved: Saved, refused: Refused) -> None:
+    rng = np.random.default_rng(3)
+    rows = {name: rng.normal(size=(200, 3)) for name in ("obs", "next_obs")}
+    path = saved("alone.npz", **rows, action=rng.normal(size=(200, 1)), reward_go=None, episode=np.arange(200))
+    refused(run("discover", path, "--out", tmp_path / "run", "--last-action", "on"), "no row continues another")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_cause_that_repeats_the_last_action_is_named(
@@ -94,7 +99,7 @@ def test_a_cause_that_repeats_the_last_action_is_named(
         path = saved(f"{name}.npz", truth=truth, **log)
         assert ("--last-action" in run("discover", path, "--out", tmp_path / name)[1]) == causes
     assert "door: taken for a cause" in run("discover", path, "--out", tmp_path / "door")[1]
-    assert "--last-action" not in run("discover", path, "--out", tmp_path / "last", "--last-action")[1]
+    assert "--last-action" not in run("discover", path, "--out", tmp_path / "last", "--last-action", "on")[1]
 
 
 def test_names_are_never_markup(run: Run, tmp_path: Path, engine: list[dict[str, Any]], saved: Saved) -> None:
@@ -242,9 +247,9 @@ def test_demo(
     assert "pick needs 7 of 36: hand_x/y/z, gripper, block0_x/y/z" in told
     assert "stack needs 10 of 36: hand_x/y/z, gripper, block1_x/y/z, fixed_x/y/z" in told
     assert "cross: drops light, countdown (needed)" in told
-    assert "would have hidden the light" in told and "more time" not in told
+    assert "would have hidden the light" in told and "too early" not in told
     assert str(out_dir / "report.html") in out and "Everything took" in out
-    assert [(call["minutes"], call["steps"]) for call in engine] == [(0.7, None), (None, 210)]
+    assert [(call["minutes"], call["steps"]) for call in engine] == [(0.7, None), (0.7, None)]
     assert {path.name for path in out_dir.iterdir()} == {
         "contact", "contact.npz", "light", "light.npz", "report.html"
     }  # fmt: skip
@@ -269,7 +274,7 @@ def test_demo_says_when_it_had_too_little_time(
     code, out, _ = run("demo", "--out", tmp_path / "demo")
     told = " ".join(out.split())
     assert code == 0 and "pick needs 0 of 36: nothing found" in told
-    assert "needed more time" in told and "--minutes 6 --out" in told and "hidden the light" not in told
+    assert "came too early" in told and "without --minutes goes on" in told and "hidden the light" not in told
 
 
 def _finds_nothing(data: Transitions, *, run: Path, **options: Any) -> CausalGraph:
@@ -288,30 +293,21 @@ def _finds_nothing(data: Transitions, *, run: Path, **options: Any) -> CausalGra
 
 
 def test_from_log_to_report_for_real(run: Run, tmp_path: Path, refused: Refused) -> None:
+    """A first sitting with a ceiling, then the rest, then nothing left to do."""
     log_file, out_dir = tmp_path / "light.npz", tmp_path / "run"
     assert run("collect", "light", "--steps", 600, "--out", log_file, "--quiet")[0] == 0
-    arguments = (
-        "discover",
-        log_file,
-        "--out",
-        out_dir,
-        "--preset",
-        "debug",
-        "--steps",
-        60,
-        "--json",
-        "--quiet",
-    )
+    arguments = ("discover", log_file, "--out", out_dir, "--preset", "debug", "--workers", 1, "--json", "--quiet")
+    code, out, err = run(*arguments, "--steps", 2)
+    assert code == 0 and err == "", err
+    early = json.loads(out)
+    assert early["unsettled"] > 0 and early["finished"] is True and early["undecided"] >= early["unsettled"]
     code, out, err = run(*arguments)
     assert code == 0 and err == "", err
     result = json.loads(out)
-    assert result["finished"] is True and set(result["rewards"]) == {"cross", "park"}
+    assert result["finished"] is True and result["unsettled"] == 0 and set(result["rewards"]) == {"cross", "park"}
     assert (out_dir / "report.html").is_file() and (out_dir / "result.json").is_file()
-    again = json.loads(run(*arguments)[1])
+    again = json.loads(run(*arguments, "--steps", 2)[1])
     assert again["finished"] == "already" and again["rewards"] == result["rewards"]
     assert run("abstract", out_dir, "--reward", "cross")[0] == 0
     assert run("export", out_dir, "--format", "dot")[0] == 0
-    code, out, err = run(*arguments[:-3], 61)
-    refused((code, out, err), str(out_dir))
-    other = tmp_path / "second"
-    assert json.loads(run("discover", log_file, "--out", other, *arguments[4:])[1])["edges"] == result["edges"]
+    refused(run(*arguments, "--seed", 1), str(out_dir), "another run", "seed")

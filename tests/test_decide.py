@@ -15,10 +15,8 @@ from cbm.discovery.decide import (
     calibrated_thresholds,
     decide,
 )
-from cbm.discovery.evidence import Evidence
 from cbm.discovery.local import Slots
 from cbm.discovery.settings import Settings
-from cbm.discovery.study import reporting, together
 
 SETTINGS = Settings()
 PAPER = replace(SETTINGS, rule="threshold")
@@ -122,33 +120,6 @@ def test_no_targets_and_no_shadows_are_fine() -> None:
     for settings in (SETTINGS, PAPER):
         found = decide(np.zeros((0, 4)), np.zeros((0, 4)), np.zeros((0, 0)), settings)
         assert found.edge.shape == found.verdict.shape == (0, 4)
-
-
-def test_the_second_look_decides_and_implies() -> None:
-    """Row 0: most of what the first look claimed was refuted, so the weaker cells left out are nothing.
-    Row 1: half of it was confirmed, they stay."""
-    claimed = np.array([[0.5, 0.3, 0.2, 0.1]] * 2)
-    first = decide(claimed, np.zeros((2, 4)), np.zeros((2, 2)), SETTINGS)
-    seen = np.array([[0.4, 0.0005, 0.0005, 0.1], [0.4, 0.2, 0.0005, 0.1]])
-    again = decide(seen, np.zeros((2, 4)), np.zeros((2, 2)), SETTINGS)
-    looked_at = np.array([[True, True, True, False]] * 2)
-    found = together(first, again, looked_at)
-    assert found.verdict.tolist() == [["edge", "none", "none", "none"], ["edge", "edge", "none", "edge"]]
-    assert found.edge.tolist() == [[True, False, False, False], [True, True, False, True]]
-    assert found.cmi.tolist() == [[0.5, 0.0005, 0.0005, 0.1], [0.5, 0.3, 0.0005, 0.1]]
-    assert np.array_equal(found.cmi > found.thresholds, found.edge)
-
-
-def test_cells_are_told_as_sharp_as_they_were_measured() -> None:
-    """Where outcomes contradict the verdict (last two cells), the value that was decided on is told."""
-    found = decide(np.array([[0.5, 0.0, 0.0, 0.1]]), np.full((1, 4), 0.001), np.zeros((1, 2)), SETTINGS)
-    assert found.edge.tolist() == [[True, False, False, True]]
-    edges = Evidence(np.array([[0.6, 9.0, 9.0, 0.001, 9.0]]), np.full((1, 5), 0.02))
-    others = Evidence(np.array([[9.0, 0.003, 0.4, 9.0, 9.0]]), np.full((1, 5), 0.01))
-    told = reporting(found, edges, others)
-    assert told.cmi.tolist() == [[0.6, 0.003, 0.0, 0.1]]
-    assert told.stderr.tolist() == [[0.02, 0.01, 0.001, 0.001]] and np.array_equal(told.edge, found.edge)
-    assert np.array_equal(told.cmi > told.thresholds, told.edge)
 
 
 def test_second_look_is_relative_to_its_shadows() -> None:

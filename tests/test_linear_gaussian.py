@@ -1,66 +1,108 @@
-"""Measured CMI against the exact one of random linear-Gaussian systems."""
+"""Measured CMI against the exact one of random linear-Gaussian systems.
+
+An effect is measured given the other causes that were found. The exact values are given everything else, which is
+less where other variables go with a cause; for the action, which goes with nothing, both are the same.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from cbm.benchmarks.systems import linear_gaussian
 from cbm.discovery.discover import discover
+from cbm.discovery.settings import Settings
 from cbm.discovery.targets import MEMORY, self_memory
 from cbm.graph import CausalGraph
 
-pytestmark = pytest.mark.usefixtures("two_threads")
-ROWS, STEPS = 100_000, 2000
+ROWS = 60_000
+CLEAR = 0.02  # nats; of weaker effects chance is a larger part
+SETTINGS = replace(Settings(), last_action="off", prediction_updates=1)
 Found = tuple[CausalGraph, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _found(d: int, seed: int, steps: int) -> Found:
+def _found(d: int, seed: int) -> Found:
     """Graph, exact CMI, true graph, and which cells are measured by a model (memory comes from a regression)."""
     data, exact = linear_gaussian(d, ROWS, seed)
     assert data.truth is not None
     measured = np.ones((d, d + 1), bool)
     measured[np.arange(d), np.arange(d)] = self_memory(data) <= MEMORY
-    return discover(data, steps=steps), exact, data.truth, measured
+    return discover(data, settings=SETTINGS, workers=0), exact, data.truth, measured
 
 
 @pytest.fixture(scope="module", params=[0, 1, 2])
 def small(request: pytest.FixtureRequest) -> Found:
-    return _found(5, request.param, STEPS)
+    return _found(5, request.param)
 
 
 def _check_graph(graph: CausalGraph, exact: np.ndarray, truth: np.ndarray, measured: np.ndarray) -> None:
-    """Every edge and no other; those below 0.01 nats, too weak to be sure of, may be called undecided."""
-    weak = truth & (exact < 0.01)
-    assert np.array_equal(graph.adjacency[~weak], truth[~weak])
-    assert not ((graph.verdict == "edge") & ~truth).any()
+    """Every edge and no other; those below the limit of detection may be missed."""
+    below = truth & (exact < graph.limit_of_detection[:, None])
+    assert not (graph.verdict == "edge")[~truth].any()
+    assert np.array_equal(graph.adjacency[~below], truth[~below])
     absent = graph.cmi[~truth & measured]
-    assert absent.max() < 0.01 and absent.min() > -0.015  # below zero: overfitting
-    assert graph.adjacency[~measured].all()
+    assert np.abs(absent).max() < 0.003
+    assert graph.adjacency[~measured].all() and graph.limit_of_detection.max() < CLEAR
 
 
-def _check_values(graph: CausalGraph, exact: np.ndarray, truth: np.ndarray, measured: np.ndarray, share: float) -> None:
-    """Present effects within `share` of the exact value; those below 0.01 nats within two standard errors."""
-    allowed = np.where(exact >= 0.01, share * exact, 2 * graph.stderr)
-    off = np.abs(graph.cmi - exact) / allowed
+def _given_causes(d: int, seed: int) -> np.ndarray:
+    """(d, d + 1) nats that least squares loses without a cause, given the other true causes, on all rows."""
+    data, _ = linear_gaussian(d, ROWS, seed)
+    assert data.truth is not None
+    inputs = np.column_stack([data.obs, data.action, np.ones(ROWS)])
+
+    def left(y: np.ndarray, causes: list[int]) -> float:
+        columns = inputs[:, [*causes, -1]]
+        return float((y - columns @ np.linalg.lstsq(columns, y, rcond=None)[0]).var())
+
+    result = np.zeros((d, d + 1))
+    for i, row in enumerate(data.truth):
+        causes = np.flatnonzero(row).tolist()
+        for j in causes:
+            y = data.next_obs[:, i]
+            result[i, j] = 0.5 * np.log(left(y, [c for c in causes if c != j]) / left(y, causes))
+    return result
+
+
+def _check_values(graph: CausalGraph, expected: np.ndarray, cells: np.ndarray, errors: float = 0.0) -> None:
+    """Clear effects within five per cent of what is expected, or so many of their standard errors."""
+    off = np.abs(graph.cmi - expected) > np.maximum(0.05 * expected, errors * graph.stderr)
     worst = [
-        (int(i), int(j), round(exact[i, j], 4), round(graph.cmi[i, j], 4))
-        for i, j in zip(*np.nonzero(truth & measured & (off > 1)), strict=True)
+        (int(i), int(j), round(expected[i, j], 4), round(graph.cmi[i, j], 4))
+        for i, j in zip(*np.nonzero(cells & off & (expected >= CLEAR)), strict=True)
     ]
-    assert not worst, f"(effect, cause, exact, measured): {worst}"
+    assert not worst, f"(effect, cause, expected, measured): {worst}"
 
 
 def test_graph_is_right_and_absent_effects_measure_nothing(small: Found) -> None:
     _check_graph(*small)
 
 
-def test_cmi_is_within_ten_per_cent_of_the_exact_value(small: Found) -> None:
-    _check_values(*small, share=0.1)
+def test_effects_of_the_action_are_within_five_per_cent_of_the_exact_value(small: Found) -> None:
+    graph, exact, truth, measured = small
+    action = np.arange(truth.shape[1]) == truth.shape[1] - 1
+    assert (truth & action & (exact > CLEAR)).any()
+    _check_values(graph, exact, truth & measured & action)
+
+
+def test_effects_are_those_of_least_squares_given_the_other_causes(
+    small: Found, request: pytest.FixtureRequest
+) -> None:
+    graph, _, truth, measured = small
+    _check_values(graph, _given_causes(5, request.node.callspec.params["small"]), truth & measured, errors=2)
+
+
+@pytest.mark.xfail(strict=True, reason="refits see the candidates left after pruning: given the causes, not all inputs")
+def test_effects_are_within_five_per_cent_of_the_exact_value(small: Found) -> None:
+    graph, exact, truth, measured = small
+    _check_values(graph, exact, truth & measured)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 4, 5])
-def test_eight_variables(seed: int) -> None:
-    found = _found(8, seed, 2 * STEPS)
-    _check_graph(*found)
-    _check_values(*found, share=0.1)
+def test_twelve_variables(seed: int) -> None:
+    graph, exact, truth, measured = _found(12, seed)
+    _check_graph(graph, exact, truth, measured)
+    _check_values(graph, _given_causes(12, seed), truth & measured, errors=2)

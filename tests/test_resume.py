@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ from cbm.envs.registry import make_world
 from cbm.graph import CausalGraph
 from cbm.transitions import Transitions
 
-STEPS = 700  # so that the shortest stage, prediction, still reports twice
-PHASES = ("dynamics", "dynamics-again", "rewards", "rewards-again", "prediction")
+ROWS, UPDATES = 1500, 160  # so that prediction reports three times
+SETTINGS = replace(preset("debug"), prediction_updates=UPDATES)
+STAGES = ("screening", "measuring", "prediction")
 
 DRIVER = """
-import json, os, signal, sys
+import os, signal, sys
+from dataclasses import replace
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
@@ -36,25 +39,25 @@ from cbm.discovery.settings import preset
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 
-run, steps, phase, lines = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+run, rows, updates, stage, times = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int(sys.argv[5])
 checkpoint.EVERY_SECONDS = 0.0
+heard = []
 
-def watch(stage, done):
-    log = run / "metrics.jsonl"
-    seen = [json.loads(line)["phase"] for line in log.read_text().splitlines()] if log.exists() else []
-    if seen and seen[-1] == phase and seen.count(phase) >= lines:
+def watch(name, done):
+    heard.append(name)
+    if name == stage and heard.count(name) >= times:
         os.kill(os.getpid(), signal.SIGKILL)
 
-discover(collect(make_world("light"), 3000), steps=steps, settings=preset("debug"), run=run, progress=watch)
+settings = replace(preset("debug"), prediction_updates=updates)
+discover(collect(make_world("light"), rows), settings=settings, run=run, progress=watch, workers=1)
 """
-
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
 def data() -> Transitions:
-    return collect(make_world("light"), 3000)
+    return collect(make_world("light"), ROWS)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +69,7 @@ def reference(data: Transitions, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def _discover(data: Transitions, run: Path, progress: Progress | None = None) -> CausalGraph:
-    return discover(data, steps=STEPS, settings=preset("debug"), run=run, progress=progress)
+    return discover(data, settings=SETTINGS, run=run, progress=progress, workers=0)
 
 
 def _graph(run: Path) -> dict[str, Any]:
@@ -84,13 +87,18 @@ def _same(run: Path, reference: Path) -> None:
     assert _graph(run) == _graph(reference)
     assert (run / "prediction.json").read_text() == (reference / "prediction.json").read_text()
     results = [json.loads((where / "result.json").read_text()) for where in (run, reference)]
-    assert results[0]["updates"] == results[1]["updates"] and set(results[0]["updates"]) == set(PHASES)
+    assert results[0]["updates"] == results[1]["updates"] == {"prediction": UPDATES}
     assert _metrics(run) == _metrics(reference)  # every step once, in order, with the same losses
+    assert not list(run.rglob("*.tmp"))
 
 
-def _child(run: Path, phase: str = "-", lines: int = 0) -> subprocess.Popen[bytes]:
+def _jobs(run: Path) -> set[str]:
+    return {path.name for path in (run / "checkpoint" / "jobs").glob("*")}
+
+
+def _child(run: Path, stage: str = "-", times: int = 0) -> subprocess.Popen[bytes]:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", DRIVER, str(run), str(STEPS), phase, str(lines)]
+    command = [sys.executable, "-c", DRIVER, str(run), str(ROWS), str(UPDATES), stage, str(times)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
 
 
@@ -98,119 +106,135 @@ class Stop(Exception):
     """Ends a run without giving it the chance to save anything, as a kill does."""
 
 
-def _stopper(run: Path, phase: str, lines: int, error: type[BaseException] = Stop) -> Progress:
-    """Raises once the log holds so many lines of the phase."""
+def _stopper(stage: str, times: int, error: type[BaseException] = Stop) -> Progress:
+    """Raises when so much has been heard of the stage."""
+    heard: list[str] = []
 
-    def watch(stage: str, done: float) -> None:
-        seen = [row["phase"] for row in _metrics(run)] if (run / "metrics.jsonl").exists() else []
-        if seen and seen[-1] == phase and seen.count(phase) >= lines:
+    def watch(name: str, done: float) -> None:
+        heard.append(name)
+        if name == stage and heard.count(name) >= times:
             raise error
 
     return watch
 
 
-def test_reference_reports_every_phase(reference: Path) -> None:
-    steps: dict[str, list[int]] = {}
-    for row in _metrics(reference):
-        steps.setdefault(row["phase"], []).append(row["step"])
-    assert tuple(steps) == PHASES
-    for found in steps.values():
-        assert found == [50 * (k + 1) for k in range(len(found))] and len(found) >= 2
-
-
-def test_one_seed_gives_one_result(data: Transitions, reference: Path, tmp_path: Path) -> None:
-    without_files = discover(data, steps=STEPS, settings=preset("debug")).to_json()
-    without_files.pop("seconds")
-    assert without_files == _graph(reference)
-    other = discover(data, steps=STEPS, settings=preset("debug"), seed=1).to_json()
-    assert other["cmi"] != without_files["cmi"]
+def test_reference_reports_every_stage(data: Transitions, tmp_path: Path) -> None:
+    heard: list[str] = []
+    _discover(data, tmp_path, lambda stage, done: heard.append(stage))
+    found = list(dict.fromkeys(heard))
+    assert [stage for stage in found if stage != "measuring again"] == list(STAGES)
+    steps = [row["step"] for row in _metrics(tmp_path) if row["phase"] == "prediction"]
+    assert steps == [50, 100, 150] or steps == [50, 100, 150, 160]
 
 
 def test_killed_again_and_again(reference: Path, tmp_path: Path) -> None:
-    """From outside as soon as there is a checkpoint, then in every later stage; each time a fresh process."""
+    """From outside as soon as a job is stored, then in later stages; each time a fresh process with a worker."""
     run = tmp_path / "run"
     child = _child(run)
-    deadline = time.monotonic() + 240
-    while not (run / "checkpoint" / "state.safetensors").exists():
+    deadline = time.monotonic() + 100
+    while not _jobs(run):
         assert child.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
     child.kill()
     assert child.wait() == -signal.SIGKILL
     assert not (run / "graph.json").exists()
-    for phase in ("dynamics-again", "rewards", "prediction"):
-        assert _child(run, phase, 2).wait() == -signal.SIGKILL
+    for stage, times in (("measuring", 3), ("prediction", 2)):
+        assert _child(run, stage, times).wait() == -signal.SIGKILL
         assert not (run / "result.json").exists()
     assert _child(run).wait() == 0
     _same(run, reference)
-    assert not list(run.rglob("*.tmp"))
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(("stage", "times"), [("screening", 1), ("measuring", 1), ("measuring", 5), ("prediction", 1)])
+def test_stopped_without_a_chance_to_save(
+    data: Transitions, reference: Path, tmp_path: Path, stage: str, times: int
+) -> None:
+    with pytest.raises(Stop):
+        _discover(data, tmp_path, _stopper(stage, times))
+    _discover(data, tmp_path)
+    _same(tmp_path, reference)
+
+
 def test_stopped_with_a_checkpoint_a_step_back(
-    data: Transitions, reference: Path, tmp_path: Path, phase: str, monkeypatch: pytest.MonkeyPatch
+    data: Transitions, reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint_module, "EVERY_SECONDS", 0.0)
     with pytest.raises(Stop):
-        _discover(data, tmp_path, _stopper(tmp_path, phase, 2))
+        _discover(data, tmp_path, _stopper("prediction", 3))
     _discover(data, tmp_path)
     _same(tmp_path, reference)
 
 
-@pytest.mark.parametrize("every", [0.0, 1e9])
-@pytest.mark.parametrize("phase", PHASES)
-def test_stopped_before_the_first_checkpoint_of_a_stage(
-    data: Transitions, reference: Path, tmp_path: Path, phase: str, every: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoint_module, "EVERY_SECONDS", every)
+def test_finished_jobs_are_not_run_again(data: Transitions, reference: Path, tmp_path: Path) -> None:
     with pytest.raises(Stop):
-        _discover(data, tmp_path, _stopper(tmp_path, phase, 1))
-    _discover(data, tmp_path)
-    _same(tmp_path, reference)
+        _discover(data, tmp_path, _stopper("measuring", 4))
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "checkpoint" / "jobs").glob("*")}
+    assert len(before) == 6  # two screens and four targets
+    with pytest.raises(Stop):
+        _discover(data, tmp_path, _stopper("measuring", 1))
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "checkpoint" / "jobs").glob("*")}
+    assert len(after) == 7 and all(after[path] == written for path, written in before.items())
 
 
 def test_keyboard_interrupt_saves_and_goes_on(data: Transitions, reference: Path, tmp_path: Path) -> None:
-    for phase in ("dynamics", "rewards-again"):
-        with pytest.raises(KeyboardInterrupt):
-            _discover(data, tmp_path, _stopper(tmp_path, phase, 2, KeyboardInterrupt))
-        saved = checkpoint_module.Checkpoint(tmp_path / "checkpoint" / "state.safetensors")
-        assert saved.notes["stage"] == phase and int(saved.running["step"][0]) == 100
+    with pytest.raises(KeyboardInterrupt):
+        _discover(data, tmp_path, _stopper("measuring", 2, KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        _discover(data, tmp_path, _stopper("prediction", 2, KeyboardInterrupt))
+    saved = checkpoint_module.Checkpoint(tmp_path / "checkpoint" / "state.safetensors")
+    assert saved.notes["stage"] == "prediction" and int(saved.running["step"][0]) == 100
     _discover(data, tmp_path)
     _same(tmp_path, reference)
 
 
-@pytest.mark.parametrize("place", ["refocus", "learn"])
 def test_keyboard_interrupt_inside_an_update(
-    data: Transitions, reference: Path, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+    data: Transitions, reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: Any, **__: Any) -> Any:
-        raise KeyboardInterrupt
+    move = training.Trainer._move_average
+
+    def interrupt(self: training.Trainer) -> None:
+        if self.step >= 100:
+            raise KeyboardInterrupt
+        move(self)
 
     with monkeypatch.context() as patch:
-        if place == "refocus":
-            patch.setattr(training, "measure", interrupt)  # the long part of it
-        else:
-            move = training.Trainer._move_average
-            patch.setattr(
-                training.Trainer, "_move_average", lambda self: interrupt() if self.step >= 100 else move(self)
-            )
+        patch.setattr(training.Trainer, "_move_average", interrupt)
         with pytest.raises(KeyboardInterrupt):
             _discover(data, tmp_path)
     _discover(data, tmp_path)
     _same(tmp_path, reference)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "empty", "noise", "text"])
+DAMAGES = {"truncated": None, "empty": b"", "text": b"{}", "noise": bytes(range(256)) * 4}
+
+
+def _damage(path: Path, damage: str) -> None:
+    content, new = path.read_bytes(), DAMAGES[damage]
+    path.write_bytes(content[: len(content) // 2] if new is None else new)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_checkpoint_starts_again(
     data: Transitions, reference: Path, tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint_module, "EVERY_SECONDS", 0.0)
     with pytest.raises(Stop):
-        _discover(data, tmp_path, _stopper(tmp_path, "dynamics", 3))
-    path = tmp_path / "checkpoint" / "state.safetensors"
-    content = path.read_bytes()
-    damaged = {"truncated": content[: len(content) // 2], "empty": b"", "noise": os.urandom(1000), "text": b"{}"}
-    path.write_bytes(damaged[damage])
+        _discover(data, tmp_path, _stopper("prediction", 3))
+    _damage(tmp_path / "checkpoint" / "state.safetensors", damage)
     _discover(data, tmp_path)
+    _same(tmp_path, reference)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_job_is_run_again(data: Transitions, reference: Path, tmp_path: Path, damage: str) -> None:
+    with pytest.raises(Stop):
+        _discover(data, tmp_path, _stopper("measuring", 3))
+    jobs = sorted((tmp_path / "checkpoint" / "jobs").glob("dynamics-*"))
+    assert len(jobs) > 1
+    for path in jobs[:2]:
+        _damage(path, damage)
+    with pytest.warns(UserWarning, match="is damaged"):
+        _discover(data, tmp_path)
     _same(tmp_path, reference)
 
 

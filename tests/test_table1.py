@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -14,6 +14,9 @@ pytest.importorskip("mujoco")
 from cbm.benchmarks import table1
 from cbm.envs.registry import make_world
 from cbm.graph import CausalGraph
+
+
+LAST: tuple[Literal["off", "on", "auto"], ...] = ("off", "on", "auto")
 
 
 def _graph(adjacency: np.ndarray, names: tuple[str, ...]) -> CausalGraph:
@@ -72,19 +75,19 @@ def test_rows_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_rows_with_the_last_action_are_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world, widths = make_world("tool"), []
+    world, seen = make_world("tool"), []
 
     def fake(data: Any, **options: Any) -> CausalGraph:
-        widths.append((data.action.shape[1], options["run"].name))
+        seen.append((options["settings"].last_action, options["run"].name))
         return _graph(world.truth, world.factors.names)
 
     monkeypatch.setattr(table1, "discover", fake)
     options = table1.Options(
         worlds=("tool",), models=("implicit",), quick=True, out=tmp_path / "t.csv", runs=tmp_path / "runs"
     )
-    rows = [row for last in (False, True) for row in table1.main(replace(options, last_action=last))["rows"]]
-    assert widths == [(4, "tool-implicit-0-0"), (8, "tool-implicit-0-last-0")]
-    assert [row["last_action"] for row in rows] == [0] * 4 + [1] * 4
+    rows = [row for last in LAST for row in table1.main(replace(options, last_action=last))["rows"]]
+    assert seen == [(last, f"tool-implicit-0-{last}-0") for last in LAST]
+    assert [row["last_action"] for row in rows] == [0] * 4 + [1] * 4 + [2] * 4
 
 
 def test_the_published_rule_is_a_threshold() -> None:

@@ -49,33 +49,35 @@ def _edges(graph: CausalGraph) -> set[str]:
 
 
 def _signs(s: np.ndarray, a: np.ndarray, rng: Rng) -> list[np.ndarray]:
-    p, q, _, _, w = s.T
+    p, q = s[:, 0], s[:, 1]
     noise = rng.normal(size=s.T.shape)
-    both = np.sign(p) * np.sign(q)
-    wide = noise[3] * np.exp(1.2 * np.tanh(w))
-    return [0.5 * p + noise[0], 0.5 * q + noise[1], both + 0.3 * noise[2], wide, noise[4]]
+    return [0.5 * p + noise[0], 0.5 * q + noise[1], np.sign(p) * np.sign(q) + 0.3 * noise[2], noise[3]]
 
 
 @pytest.fixture(scope="module")
 def signs() -> CausalGraph:
-    return _discover(_log(_signs, "p q xor wide w"))
+    return _discover(_log(_signs, "p q xor w"))
 
 
 def test_an_interaction_of_which_each_part_alone_says_nothing(signs: CausalGraph) -> None:
-    assert signs.verdict[2].tolist() == ["edge", "edge", "none", "none", "none", "none"]
+    assert signs.verdict[2].tolist() == ["edge", "edge", "none", "none", "none"]
     assert signs.cmi[2, :2].min() > 0.8, "1.2 nats there are"
 
 
-def test_an_effect_on_the_spread_alone(signs: CausalGraph) -> None:
-    assert signs.verdict[3].tolist() == ["none", "none", "none", "none", "edge", "none"]
+def test_an_effect_on_the_spread_alone() -> None:
+    def step(s: np.ndarray, a: np.ndarray, rng: Rng) -> list[np.ndarray]:
+        noise = rng.normal(size=s.T.shape)
+        return [noise[0] * np.exp(0.7 * np.tanh(s[:, 1])), noise[1], noise[2]]
+
+    assert _edges(_discover(_log(step, "wide w v", episodes=400))) == {"w -> wide"}
 
 
 def test_noise_has_no_cause(signs: CausalGraph) -> None:
-    assert set(signs.verdict[4]) == {"none"}
+    assert set(signs.verdict[3]) == {"none"}
 
 
 def test_all_edges(signs: CausalGraph) -> None:
-    assert _edges(signs) == {"p -> p", "q -> q", "p -> xor", "q -> xor", "w -> wide"} and signs.is_settled
+    assert _edges(signs) == {"p -> p", "q -> q", "p -> xor", "q -> xor"} and signs.is_settled
     assert (signs.false_discovery_rate, signs.miss_rate) == (SETTINGS.false_discovery_rate, SETTINGS.miss_rate)
 
 
@@ -180,8 +182,8 @@ def test_rows_out_of_order_have_no_last_action(late: Transitions) -> None:
 
 
 def test_units_and_offsets_do_not_matter(signs: CausalGraph) -> None:
-    data = _log(_signs, "p q xor wide w")
-    unit, offset = np.array([1e3, 1e-4, 1.0, 7.0, 1e6]), np.array([5.0, 0.0, -1e2, 3.0, 1e5])
+    data = _log(_signs, "p q xor w")
+    unit, offset = np.array([1e3, 1e-4, 7.0, 1e6]), np.array([5.0, 0.0, -1e2, 1e5])
     moved = _discover(replace(data, obs=data.obs * unit + offset, next_obs=data.next_obs * unit + offset))
     assert np.array_equal(moved.verdict, signs.verdict)
     assert moved.cmi == pytest.approx(signs.cmi, abs=0.02, rel=0.05)
@@ -191,15 +193,15 @@ def test_units_and_offsets_do_not_matter(signs: CausalGraph) -> None:
 
 
 def test_a_ceiling_claims_nothing_that_was_not_measured() -> None:
-    data = replace(_log(_signs, "p q xor wide w"), rewards={"luck": np.random.default_rng(2).normal(size=4000)})
+    data = replace(_log(_signs, "p q xor w"), rewards={"luck": np.random.default_rng(2).normal(size=4000)})
     graph = discover(data, steps=3, settings=SETTINGS, workers=0)
     assert not graph.is_settled and not graph.settled.all() and not graph.rewards["luck"].settled.any()
-    true = {"p -> p", "q -> q", "p -> xor", "q -> xor", "w -> wide"}
+    true = {"p -> p", "q -> q", "p -> xor", "q -> xor"}
     assert _edges(graph) <= true
     missing = ~graph.settled
     assert (graph.verdict[missing] == "undecided").all() and (graph.reason[missing] == UNSETTLED).all()
     assert (graph.rewards["luck"].verdict == "undecided").all() and not graph.rewards["luck"].parents
     action = graph.rewards["luck"].action
     assert action is not None and (action.verdict, action.reason) == ("undecided", UNSETTLED)
-    assert missing.all(1).sum() >= 2, "some targets were not looked at"
+    assert missing.all(1).any(), "some targets were not looked at"
     assert set(graph.possible("luck")) == set(graph.variables)

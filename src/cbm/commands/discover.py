@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> None:
         return
     if already:
         show(f"{options.out} is finished already: nothing to do. Its result:\n")
-    show_result(graph, data, options.out)
+    show_result(graph, data, options.out, options.last_action == "on")
 
 
 @dataclass(frozen=True)

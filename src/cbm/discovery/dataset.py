@@ -56,13 +56,23 @@ class Dataset:
     def targets(self) -> int:
         return len(self.discrete)
 
+    def variation(self) -> tuple[np.ndarray, np.ndarray]:
+        """(K,) and (inputs,): rows in which a target, or an input, is not what it mostly is."""
+        of_targets = [
+            max(_unusual(self.y[:, q]) for q in np.flatnonzero(self.target == k)) for k in range(self.targets)
+        ]
+        owner = np.where(self.owner[:, 0] == self.owner[:, 1], self.owner[:, 0], -1)
+        of_inputs = [max(_unusual(self.columns[:, c]) for c in np.flatnonzero(owner == j)) for j in range(self.inputs)]
+        return np.array(of_targets, int), np.array(of_inputs, int)
+
     def arrays(self, prefix: str) -> dict[str, np.ndarray]:
         return {f"{prefix}.{f.name}": np.asarray(getattr(self, f.name)) for f in fields(self)}
 
     @classmethod
     def load(cls, shared: Mapping[str, np.ndarray], prefix: str) -> Dataset:
         parts: dict[str, Any] = {f.name: shared[f"{prefix}.{f.name}"] for f in fields(cls)}
-        return cls(**{name: int(part) if np.ndim(part) == 0 else part for name, part in parts.items()})
+        numbers: dict[str, Any] = {name: int(part) for name, part in parts.items() if np.ndim(part) == 0}
+        return cls(**{**parts, **numbers})
 
 
 @dataclass(frozen=True)
@@ -194,6 +204,22 @@ def _shifted(columns: np.ndarray, count: int, rng: np.random.Generator) -> np.nd
     chosen = np.resize(rng.permutation(columns.shape[1]), count)
     offsets = rng.integers(n // 4, n - n // 4 + 1, count)
     return np.stack([np.roll(columns[:, c], o) for c, o in zip(chosen, offsets)], 1) if count else columns[:, :0]
+
+
+def _unusual(values: np.ndarray) -> int:
+    """Rows that do not have the commonest value."""
+    return len(values) - int(np.unique(values, return_counts=True)[1].max())
+
+
+def some_rows(episode: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Indices of at most `most` rows: whole episodes (or blocks, where these are long), drawn at random."""
+    if len(episode) <= most:
+        return np.arange(len(episode))
+    unit = _units(episode)
+    order = np.random.default_rng([seed, 76]).permutation(int(unit.max()) + 1)
+    sizes = np.bincount(unit)[order]
+    chosen = order[: max(1, int(np.searchsorted(np.cumsum(sizes), most, "right")))]
+    return np.flatnonzero(np.isin(unit, chosen))
 
 
 def _units(episode: np.ndarray) -> np.ndarray:

@@ -18,10 +18,10 @@ from cbm.discovery.settings import Settings
 
 NEAR = "near the threshold"
 UNSETTLED = "not settled before the ceiling"
-FEW = "too few rows"
 DEGREES = 30  # of freedom of Student's t: errors are themselves estimated from a few dozen episodes and shadows
 PRIOR = 4  # shadows of other targets that count as many as a target's own
 LEAST_EFFICIENCY = 0.1
+RARE = 30  # rows in which something must change for its absence of effects to count
 DOMINANT = 3.0  # times the effect of any other input of its bundle, for one that stands out
 CLOSE = 0.7  # share of the errors that make an edge, from which on a cell is undecided
 DOUBTFUL = 1.0  # errors above zero from which on another fold is asked
@@ -113,10 +113,18 @@ def open_cells(pooled: Pooled, own: np.ndarray) -> list[list[int]]:
     return [np.flatnonzero(row).tolist() for row in doubtful]
 
 
-def judge(pooled: Pooled, bundle: np.ndarray, exogenous: int, names: list[str], settings: Settings) -> Verdicts:
+def judge(
+    pooled: Pooled,
+    bundle: np.ndarray,
+    exogenous: int,
+    names: list[str],
+    settings: Settings,
+    variation: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Verdicts:
     """Verdicts on all cells.
 
-    `bundle` (J,) numbers inputs that hardly vary apart; those from `exogenous` on are the causes in theirs.
+    `bundle` (J,) numbers inputs that hardly vary apart; those from `exogenous` on are the causes in theirs. `variation`
+    says in how many rows each target and each input is not what it mostly is.
     """
     z, delta = pooled.z, pooled.delta
     bar = edge_bar(z, settings.false_discovery_rate)
@@ -131,6 +139,8 @@ def judge(pooled: Pooled, bundle: np.ndarray, exogenous: int, names: list[str], 
     reason = np.where(unclear, NEAR, "").astype(object)
     if settings.rule == "calibrated":
         _judge_bundles(verdict, reason, pooled, bundle, exogenous, names, bar)
+    if settings.rule == "calibrated" and variation is not None:
+        _judge_rare(verdict, reason, *variation)
     measured = pooled.error > 0
     asked = (verdict == "undecided") | ~measured | ((z > DOUBTFUL) & (z < SURE))
     open_cells = ~pooled.settled[:, None] & asked
@@ -140,6 +150,13 @@ def judge(pooled: Pooled, bundle: np.ndarray, exogenous: int, names: list[str], 
     limit = np.maximum(limit, np.where(verdict == "none", reach, 0.0).max(1, initial=0.0))  # of any that is ruled out
     limit = np.where(np.isfinite(limit), limit, np.nan)
     return Verdicts(delta, pooled.error, needed, guess, verdict, reason.astype(str), ~open_cells, limit)
+
+
+def _judge_rare(verdict: np.ndarray, reason: np.ndarray, of_targets: np.ndarray, of_inputs: np.ndarray) -> None:
+    """What hardly ever changes says nothing of its causes, or of its effects, unless they are seen."""
+    rows = np.minimum(np.where(of_targets > 0, of_targets, RARE)[:, None], np.where(of_inputs > 0, of_inputs, RARE))
+    for k, j in zip(*np.nonzero((rows < RARE) & (verdict == "none"))):
+        verdict[k, j], reason[k, j] = "undecided", f"hardly ever changes ({rows[k, j]} rows)"
 
 
 def edge_bar(z: np.ndarray, rate: float) -> float:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_dataset
+from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_dataset, some_rows
 from cbm.discovery.decide import Verdicts
 from cbm.discovery.judge import Pooled, judge, open_cells, pool
 from cbm.discovery.settings import Settings
@@ -149,7 +149,8 @@ def verdicts(problem: Problem, names: list[str], settings: Settings) -> tuple[Ve
     assert problem.found is not None and problem.asked is not None
     pooled = pool(problem.found, problem.data.inputs, problem.asked)
     bundle = problem.bundle if problem.bundle is not None else np.full(problem.data.inputs, -1)
-    return judge(pooled, bundle[: problem.data.inputs], problem.data.exogenous, names, settings), pooled
+    data = problem.data
+    return judge(pooled, bundle[: data.inputs], data.exogenous, names, settings, data.variation()), pooled
 
 
 @contextmanager
@@ -167,6 +168,9 @@ def build_problems(
     data: Transitions, settings: Settings, seed: int, last: np.ndarray | None
 ) -> tuple[list[Problem], Plan]:
     """Dynamics, and the rewards of the log if it has any; `last` (T, a) is the action before each, where known."""
+    rows = some_rows(data.episode, settings.most_rows, seed)
+    if len(rows) < len(data):
+        data, last = data.select(rows), None if last is None else last[rows]
     table, plan = dynamics_dataset(data, settings, seed, last)
     problems = [Problem("dynamics", table, np.where(plan.changes, plan.index, -1))]
     if data.rewards:
