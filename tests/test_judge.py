@@ -160,7 +160,9 @@ def test_what_shows_the_action_is_no_cause(exogenous: int) -> None:
 # Folds together
 
 
-def _part(delta: list[float], stderr: float = 0.01, shadows: float = 0.0, tested: int = 2, planted: float = 0.02) -> Parts:
+def _part(
+    delta: list[float], stderr: float = 0.01, shadows: float = 0.0, tested: int = 2, planted: float = 0.02
+) -> Parts:
     J = len(delta)
     return {
         "delta": np.array(delta), "stderr": np.full(J, stderr), "tested": np.full(J, tested), "bundled": np.zeros(J),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,6 @@ from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.tasks.prediction import STRANGE, prediction_errors, stored
 from cbm.transitions import Transitions
-
-pytestmark = pytest.mark.usefixtures("two_threads")
 
 
 class Fake:
@@ -87,15 +86,22 @@ def test_short_episodes_bound_the_steps(log: Transitions) -> None:
 
 def test_the_model_of_a_finished_discovery(tmp_path: Path) -> None:
     data = collect(make_world("light"), 1500)
-    discover(data, steps=60, settings=preset("debug"), seed=4, run=tmp_path)
+    settings = replace(preset("debug"), prediction_updates=40)
+    discover(data, settings=settings, seed=4, run=tmp_path, workers=0)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     found = stored(tmp_path, data)
     assert found is not None and found.model == "implicit"
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
-    expected = fit(data, steps=60, settings=preset("debug"), seed=4).predictor
+    expected = fit(data, settings=settings, seed=4, workers=0).predictor
     assert expected is not None
     assert (found.predictor.step(data.obs, data.action) == expected.step(data.obs, data.action)).all()
     assert not set(found.held.episode) & set(found.train.episode)
     assert stored(tmp_path, collect(make_world("light"), 1500, seed=1)) is None  # another log
     (tmp_path / "result.json").unlink()
     assert stored(tmp_path, data) is None  # not finished
+
+
+def test_a_discovery_that_is_not_settled_has_no_model(tmp_path: Path) -> None:
+    data = collect(make_world("light"), 600)
+    discover(data, steps=2, settings=preset("debug"), run=tmp_path, workers=0)
+    assert (tmp_path / "result.json").exists() and stored(tmp_path, data) is None

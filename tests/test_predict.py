@@ -18,16 +18,14 @@ from cbm.envs.registry import make_world
 from cbm.factors import Factors, Variable
 from cbm.transitions import Transitions
 
-pytestmark = pytest.mark.usefixtures("two_threads")
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)  # of a standard normal variable
 NOISE = {"position": 0.01, "speed": 0.02, "radio": 0.05, "wind": 0.2}  # of the light world, standard deviations
-STEPS = 600
 
 
 @pytest.fixture(scope="module")
 def found() -> Discovery:
     data = replace(collect(make_world("light"), 20_000), rewards={}, truth_rewards={})
-    return fit(data, steps=STEPS)
+    return fit(data, workers=0)
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +108,7 @@ def _dial(rows: int, seed: int) -> Transitions:
 
 
 def test_angles_and_discrete_actions() -> None:
-    settings = replace(preset("debug"), width=128)
-    predictor = fit(_dial(8000, 0), steps=500, settings=settings).predictor
+    predictor = fit(_dial(8000, 0), settings=preset("debug"), workers=0).predictor
     assert predictor is not None
     fresh = _dial(2000, 1)
     predicted = predictor.step(fresh.obs, fresh.action)

@@ -23,7 +23,7 @@ from cbm.envs.registry import make_world
 from cbm.graph import CausalGraph
 from cbm.transitions import Transitions
 
-ROWS, UPDATES = 1500, 160  # so that prediction reports three times
+ROWS, UPDATES = 500, 160  # so that prediction reports three times
 SETTINGS = replace(preset("debug"), prediction_updates=UPDATES)
 STAGES = ("screening", "measuring", "prediction")
 
@@ -225,7 +225,7 @@ def test_damaged_checkpoint_starts_again(
     _same(tmp_path, reference)
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", ["truncated", "noise"])
 def test_a_damaged_job_is_run_again(data: Transitions, reference: Path, tmp_path: Path, damage: str) -> None:
     with pytest.raises(Stop):
         _discover(data, tmp_path, _stopper("measuring", 3))

@@ -22,9 +22,7 @@ SETTINGS = Settings()
 Rng = np.random.Generator
 
 
-def _log(
-    step: Callable[[np.ndarray, np.ndarray, Rng], list[np.ndarray]], names: str
-) -> Transitions:
+def _log(step: Callable[[np.ndarray, np.ndarray, Rng], list[np.ndarray]], names: str) -> Transitions:
     rng, d = np.random.default_rng(0), len(names.split())
     start = rng.normal(size=(EPISODES, d))
     state, rows = np.stack(step(start, rng.uniform(-1, 1, (EPISODES, 2)), rng), 1), []  # what goes together does so

@@ -15,7 +15,6 @@ from cbm.benchmarks import table1
 from cbm.envs.registry import make_world
 from cbm.graph import CausalGraph
 
-
 LAST: tuple[Literal["off", "on", "auto"], ...] = ("off", "on", "auto")
 
 

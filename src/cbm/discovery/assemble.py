@@ -50,7 +50,7 @@ def assemble(
         verdict=cells["verdict"], threshold=settings.epsilon, rewards=rewards, model=settings.model,
         transitions=transitions, seconds=round(seconds, 2), version=metadata.version("cbm-rl"),
         thresholds=cells["thresholds"], settled=cells["settled"], reason=cells["reason"].astype(str),
-        limit_of_detection=limit, last_action=bool(last.any()),
+        limit_of_detection=limit, last_action=found.cmi.shape[1] > d + 1,
         false_discovery_rate=settings.false_discovery_rate if stated else math.nan,
         miss_rate=settings.miss_rate if stated else math.nan,
     )  # fmt: skip

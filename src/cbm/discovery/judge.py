@@ -7,7 +7,7 @@ discovery rate over all cells. "None" means: no effect above the target's limit 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import stats
@@ -17,13 +17,16 @@ from cbm.discovery.measure import PLANTED, SURE
 from cbm.discovery.settings import Settings
 
 NEAR = "near the threshold"
+FEW = "too few rows"
 UNSETTLED = "not settled before the ceiling"
 DEGREES = 30  # of freedom of Student's t: errors are themselves estimated from a few dozen episodes and shadows
 PRIOR = 4  # shadows of other targets that count as many as a target's own
 LEAST_EFFICIENCY = 0.1
+BLIND = 0.1  # nats: with a higher limit of detection "none" would say little, unless the target owes far more ...
+BLIND_SHARE = 0.25  # ... to its inputs: so many times as much is no high limit
 RARE = 30  # rows in which something must change for its absence of effects to count
 DOMINANT = 3.0  # times the effect of any other input of its bundle, for one that stands out
-CLOSE = 0.7  # share of the errors that make an edge, from which on a cell is undecided
+CLOSE = 0.5  # share of the errors that make an edge, from which on a cell is undecided
 DOUBTFUL = 1.0  # errors above zero from which on another fold is asked
 
 
@@ -42,6 +45,8 @@ class Pooled:
     """(K,) share of a planted effect that was found."""
     settled: np.ndarray
     """(K,) whether everything that was asked has been answered."""
+    explained: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """(K,) nats that all inputs together tell of a target."""
 
     @property
     def z(self) -> np.ndarray:
@@ -72,8 +77,9 @@ def pool(found: list[list[dict[str, np.ndarray]]], inputs: int, asked: list[int]
         limit[k] = np.sqrt((usual**2 + scatter[k] ** 2) / len(parts))
         share = np.mean([part["planted"][0] for part in parts[:1]]) / PLANTED
         efficiency[k] = np.clip(share, LEAST_EFFICIENCY, 1.0)
+    explained = np.array([0.5 * np.log(parts[0]["loss"][1] / parts[0]["loss"][0]) if parts else 0.0 for parts in found])
     settled = np.array([len(parts) >= n for parts, n in zip(found, asked)], bool)
-    return Pooled(delta, error, tested, bundled, limit, efficiency, settled)
+    return Pooled(delta, error, tested, bundled, limit, efficiency, settled, explained)
 
 
 def _bundle_z(parts: list[dict[str, np.ndarray]], scatter: float) -> np.ndarray:
@@ -148,8 +154,19 @@ def judge(
     guess = np.where(verdict == "undecided", delta >= needed / 2, verdict == "edge") & measured
     limit = np.maximum((bar + power) * pooled.limit_error / pooled.efficiency, settings.smallest_effect)
     limit = np.maximum(limit, np.where(verdict == "none", reach, 0.0).max(1, initial=0.0))  # of any that is ruled out
+    if settings.rule == "calibrated":
+        _judge_blind(verdict, reason, limit, pooled.explained)
     limit = np.where(np.isfinite(limit), limit, np.nan)
     return Verdicts(delta, pooled.error, needed, guess, verdict, reason.astype(str), ~open_cells, limit)
+
+
+def _judge_blind(verdict: np.ndarray, reason: np.ndarray, limit: np.ndarray, explained: np.ndarray) -> None:
+    """Where only very strong effects could be seen, that none was seen says nothing."""
+    if not len(explained):
+        return
+    blind = np.isfinite(limit) & (limit > np.maximum(BLIND, BLIND_SHARE * explained))
+    where = blind[:, None] & (verdict == "none")
+    verdict[where], reason[where] = "undecided", FEW
 
 
 def _judge_rare(verdict: np.ndarray, reason: np.ndarray, of_targets: np.ndarray, of_inputs: np.ndarray) -> None:

@@ -22,6 +22,7 @@ FOUND = 1.5  # times a shadow's gain, from which on trees have found something
 SURE = 6.0  # errors above zero: no second opinion is needed
 NEGLIGIBLE = 2e-4  # nats that nobody looks for
 FEW_CANDIDATES = 6  # that are not worth pruning
+PRUNED_ROWS = 5000  # below which a group's effect is too uncertain for pruning
 MOST_ADDED = 6  # candidates that the third look brings back
 BUNDLED = 20.0  # deviations of a chi-square, for inputs that hardly vary apart and show only together
 CONTROLS = 2  # shadows among the candidates of each target
@@ -195,7 +196,7 @@ class _Target:
 
     def _prune(self, refits: Refits, score: np.ndarray) -> Refits:
         """Without the weaker half of the candidates, or quarter, as long as new episodes are predicted as well."""
-        share = 2
+        share = 2 if len(self.rows.fit) >= PRUNED_ROWS else 8
         while len(self.candidates) > FEW_CANDIDATES and share <= 4:
             order = sorted(self.candidates, key=lambda j: score[j])
             weak = [j for j in order if j not in self.always][: len(order) // share]

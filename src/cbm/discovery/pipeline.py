@@ -77,12 +77,12 @@ class Runner:
     def share(self, arrays: Parts) -> None:
         Shared.write(self.folder, arrays)
 
-    def run(self, jobs: list[Job], stage: str, start: float, stop: float) -> dict[str, Parts]:
+    def run(self, jobs: list[Job], stage: str, start: float, stop: float, counted: bool = True) -> dict[str, Parts]:
         def report(done: int, total: int) -> None:
             if self.progress:
                 self.progress(stage, start + (stop - start) * done / max(total, 1))
 
-        jobs = self.ceiling.allow(jobs, self.store)
+        jobs = self.ceiling.allow(jobs, self.store) if counted else jobs
         return self.pool.run(jobs, self.folder, self.store, deadline=self.ceiling.deadline, progress=report)
 
 
@@ -97,7 +97,7 @@ def measure_problems(problems: list[Problem], runner: Runner, settings: Settings
 
 def _screen(problems: list[Problem], runner: Runner) -> None:
     jobs = [Job(f"{p.name}-screen", "cbm.discovery.measure:screen_job", {"problem": p.name}) for p in problems]
-    found = runner.run(jobs, "screening", 0.0, 1.0)
+    found = runner.run(jobs, "screening", 0.0, 1.0, counted=False)
     for problem in problems:
         problem.found, problem.asked = [[] for _ in problem.targets], [1 for _ in problem.targets]
         if (parts := found.get(f"{problem.name}-screen")) is not None:

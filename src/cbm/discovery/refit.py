@@ -15,7 +15,7 @@ import numpy as np
 from cbm.discovery.regression import MOST_POWERS, Basis, Gram
 from cbm.discovery.trees import Trees
 
-RIDGES = (1e-8, 1e-4, 1e-2, 1e-1, 1.0)
+RIDGES = (1e-8, 1e-3, 1e-1)
 FEW_ROWS = 20_000  # below which the ridge is chosen on kept-out rows
 BETTER = 0.998  # share of the loss on kept-out rows that a richer model must get below
 ROUNDS = 120  # of boosting, at most
