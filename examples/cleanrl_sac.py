@@ -3,7 +3,7 @@
     python examples/cleanrl_sac.py --graph runs/contact                  # the observation shrinks to what is needed
     python examples/cleanrl_sac.py --graph runs/contact --mode mask      # it keeps its shape, with zeros for the rest
 
-Without `--graph` the graph is found first, in two minutes. The style is CleanRL's, the code is our own.
+Without `--graph` the graph is found first, in a few minutes. The style is CleanRL's, the code is our own.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Args:
     """How much of the critics goes into their targets in an update."""
     learning_rate: float = 1e-3
     """Of actor, critics and temperature."""
-    minutes: float = 2.0
-    """Time to find the graph."""
+    minutes: float | None = None
+    """Ceiling for finding the graph; what is not settled by then is undecided. Left out: none."""
     seed: int = 0
     """Of everything."""
     out: Path = Path("runs/cleanrl_sac")
@@ -106,7 +106,7 @@ class Replay:
 def find_graph(args: Args) -> cbm.CausalGraph:
     if args.graph is not None:
         return cbm.CausalGraph.load(args.graph)
-    print(f"collecting transitions and looking for their causes, {args.minutes:g} min")
+    print("collecting transitions and looking for their causes; this takes a few minutes")
     return cbm.discover(collect(cbm.make_world("contact"), 60_000), minutes=args.minutes)
 
 

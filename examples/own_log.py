@@ -30,10 +30,8 @@ class Args:
 
     transitions: int = 20_000
     """Steps of the log."""
-    minutes: float = 1.0
-    """Time to find the graph."""
-    updates: int | None = None
-    """Updates of the model instead of a time; the result is then the same on every run."""
+    minutes: float | None = None
+    """Ceiling for finding the graph; what is not settled by then is undecided. Left out: none."""
     preset: Preset = "fast"
     """How large the models are; `debug` is for a quick try."""
     seed: int = 0
@@ -96,9 +94,8 @@ def main(args: Args) -> None:
 
     # This reward is paid for the state before the step and for the action; built-in worlds pay for the state after it.
     settings = replace(preset(args.preset), reward_inputs="state-action")
-    minutes = args.minutes if args.updates is None else None
     run = args.out / "run"  # `cbm report` makes a page of it; the same call again goes on with it or is done at once
-    graph = cbm.discover(data, minutes=minutes, steps=args.updates, settings=settings, seed=args.seed, run=run)
+    graph = cbm.discover(data, minutes=args.minutes, settings=settings, seed=args.seed, run=run)
     for name in graph.variables:
         print(f"{name} <- {', '.join(graph.parents(name)) or 'nothing'}")
     print(f"upright needs {', '.join(graph.abstraction('upright'))}")

@@ -1,6 +1,6 @@
 """Tianshou's SAC, collectors and trainer on the minimal state: `python examples/tianshou_sac.py --help`.
 
-    python examples/tianshou_sac.py                            # finds the graph first, in two minutes
+    python examples/tianshou_sac.py                            # finds the graph first, in a few minutes
     python examples/tianshou_sac.py --graph runs/contact       # takes that of a `cbm discover` run
 
 Needs Tianshou 2: `pip install 'cbm-rl[tasks]'`.
@@ -49,8 +49,8 @@ class Args:
     """Training is divided into so many parts with a test after each."""
     episodes: int = 50
     """Episodes of a test."""
-    minutes: float = 2.0
-    """Time to find the graph."""
+    minutes: float | None = None
+    """Ceiling for finding the graph; what is not settled by then is undecided. Left out: none."""
     seed: int = 0
     """Of the networks and the environments."""
     out: Path = Path("runs/tianshou_sac")
@@ -60,7 +60,7 @@ class Args:
 def find_graph(args: Args) -> cbm.CausalGraph:
     if args.graph is not None:
         return cbm.CausalGraph.load(args.graph)
-    print(f"collecting transitions and looking for their causes, {args.minutes:g} min")
+    print("collecting transitions and looking for their causes; this takes a few minutes")
     return cbm.discover(collect(cbm.make_world("contact"), 60_000), minutes=args.minutes)
 
 

@@ -104,7 +104,7 @@ def test_tianshou(contact_run: Path, tmp_path: Path) -> None:
 
 
 def test_a_log_of_ones_own(tmp_path: Path) -> None:
-    budget = ("--transitions", 6000, "--updates", 300, "--preset", "debug")
+    budget = ("--transitions", 6000, "--preset", "debug")
     out = run_example("own_log", *budget, "--out", tmp_path)
     assert "6000 rows, 30 episodes, 5 variables, rewards: upright" in out
     assert "torque_meter <- action\n" in out and "temperature <- temperature\n" in out
