@@ -8,7 +8,7 @@ Shadows are extra inputs that cannot matter: real columns shifted in time by far
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,14 @@ class Dataset:
     @property
     def targets(self) -> int:
         return len(self.discrete)
+
+    def without_last_action(self) -> Dataset:
+        """The same without the action before; shadows move up by one."""
+        last = self.action + 1
+        keep = ~(self.owner == last).any(1)
+        owner = self.owner[keep]
+        owner = np.where(owner > last, owner - 1, owner)
+        return replace(self, columns=np.asfortranarray(self.columns[:, keep]), owner=owner, inputs=self.inputs - 1)
 
     def variation(self) -> tuple[np.ndarray, np.ndarray]:
         """(K,) and (inputs,): rows in which a target, or an input, is not what it mostly is."""

@@ -45,6 +45,8 @@ class Pooled:
     """(K,) share of a planted effect that was found."""
     settled: np.ndarray
     """(K,) whether everything that was asked has been answered."""
+    given_all: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """Effects given every other input, for what is reported of an edge."""
     explained: np.ndarray = field(default_factory=lambda: np.zeros(0))
     """(K,) nats that all inputs together tell of a target."""
 
@@ -70,6 +72,7 @@ def pool(found: list[list[dict[str, np.ndarray]]], inputs: int, asked: list[int]
         delta[k] = (weight * np.stack([part["delta"] for part in parts])).sum(0) / total
         own = np.sqrt((weight * np.stack([part["stderr"] for part in parts]) ** 2).sum(0)) / total
         usual = np.sqrt(np.mean([part["shadows"][:, 1] ** 2 for part in parts]))
+        usual = max(usual, parts[0]["planted"][1] / 2)  # a model that uses nothing has shadows without any scatter
         own = np.where(own > 0, own, usual)
         error[k] = np.sqrt(own**2 + scatter[k] ** 2 / total)
         tested[k], folds[k] = parts[0]["tested"], total
@@ -78,8 +81,9 @@ def pool(found: list[list[dict[str, np.ndarray]]], inputs: int, asked: list[int]
         share = np.mean([part["planted"][0] for part in parts[:1]]) / PLANTED
         efficiency[k] = np.clip(share, LEAST_EFFICIENCY, 1.0)
     explained = np.array([0.5 * np.log(parts[0]["loss"][1] / parts[0]["loss"][0]) if parts else 0.0 for parts in found])
+    given_all = np.array([parts[0]["given_all"] if parts else np.zeros(inputs) for parts in found])
     settled = np.array([len(parts) >= n for parts, n in zip(found, asked)], bool)
-    return Pooled(delta, error, tested, bundled, limit, efficiency, settled, explained)
+    return Pooled(delta, error, tested, bundled, limit, efficiency, settled, given_all, explained)
 
 
 def _bundle_z(parts: list[dict[str, np.ndarray]], scatter: float) -> np.ndarray:
@@ -157,7 +161,10 @@ def judge(
     if settings.rule == "calibrated":
         _judge_blind(verdict, reason, limit, pooled.explained)
     limit = np.where(np.isfinite(limit), limit, np.nan)
-    return Verdicts(delta, pooled.error, needed, guess, verdict, reason.astype(str), ~open_cells, limit)
+    cmi = delta
+    if pooled.given_all.size:
+        cmi = np.where((verdict == "edge") & (pooled.given_all >= needed), pooled.given_all, delta)
+    return Verdicts(cmi, pooled.error, needed, guess, verdict, reason.astype(str), ~open_cells, limit)
 
 
 def _judge_blind(verdict: np.ndarray, reason: np.ndarray, limit: np.ndarray, explained: np.ndarray) -> None:

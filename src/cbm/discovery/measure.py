@@ -14,10 +14,11 @@ import numpy as np
 
 from cbm.discovery.dataset import Dataset
 from cbm.discovery.refit import FLOOR, Refits, Rows, Structure
-from cbm.discovery.screen import MOST_SEEN, SIGNIFICANT, Additive, additive, tree_gains
+from cbm.discovery.screen import MOST_SEEN, SIGNIFICANT, Additive, additive, product_scores, tree_gains
 from cbm.discovery.trees import Trees
 
 MOST_CANDIDATES = 24
+PAIRED = 5.5  # deviations of the best of all products, from which on a pair is looked at
 FOUND = 1.5  # times a shadow's gain, from which on trees have found something
 SURE = 6.0  # errors above zero: no second opinion is needed
 NEGLIGIBLE = 2e-4  # nats that nobody looks for
@@ -27,6 +28,7 @@ MOST_ADDED = 6  # candidates that the third look brings back
 BUNDLED = 20.0  # deviations of a chi-square, for inputs that hardly vary apart and show only together
 CONTROLS = 2  # shadows among the candidates of each target
 PLANTED = 0.02  # nats of the planted effect
+LITTLE = 0.98  # share of a target's variance, above which nothing of its mean is explained
 SPREAD_ROUNDS = 3  # rounds of boosting that the spread of a target must be worth before its causes are sought
 NOISY = 1e-4  # of a target's variance: less is no noise but what a model has not fitted
 SHOWN = 3.0  # times a shadow's gain, for causes of a target's spread
@@ -45,6 +47,9 @@ class Evidence:
     bundled: np.ndarray
     """(J,) nats that a refit loses without all inputs of its bundle (0 where there is none), and its error."""
     bundled_stderr: np.ndarray
+    given_all: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """(J,) the same given every other input, not only the candidates, where a sum of functions says all; else as
+    `delta`."""
     shadows: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
     """(controls, 2) the same of shadows."""
     planted: np.ndarray = field(default_factory=lambda: np.zeros(2))
@@ -101,7 +106,7 @@ def _load(shared: Any, problem: str) -> tuple[Dataset, Additive]:
     key = (str(getattr(shared, "path", id(shared))), problem)
     if _cache.get("key") != key:
         _cache.clear()
-        names = ("wald", "grouped", "bundle", "residual")
+        names = ("wald", "grouped", "bundle", "nats", "residual")
         screened = Additive(*(np.asarray(shared[f"{problem}.{name}"]) for name in names))
         _cache.update(key=key, data=Dataset.load(shared, problem), screened=screened)
     return _cache["data"], _cache["screened"]
@@ -126,6 +131,7 @@ class _Target:
         self.y = np.array(data.y[:, columns])
         self.residual = screened.residual[:, columns]
         self.wald, self.grouped = screened.wald[columns].max(0), screened.grouped[columns].max(0)
+        self.nats = screened.nats[columns].max(0)
         self.bundle = screened.bundle
         exogenous = set(self.bundle[data.exogenous : data.inputs]) - {-1}
         self.shows_action = np.isin(self.bundle, list(exogenous)) & (np.arange(len(self.bundle)) < data.action)
@@ -152,6 +158,7 @@ class _Target:
         over, which brings back what was dropped by mistake; then each candidate alone."""
         gains, _ = tree_gains(trees, self.data.inputs, self.residual)
         score = np.maximum(self.wald / SIGNIFICANT, self._padded(gains) / FOUND)
+        score = np.maximum(score, self._pairs() / PAIRED)
         self.candidates = self._chosen(score)
         refits = self._prune(self._refits(self.y), score)
         nothing_left = refits.full.mean() < FLOOR
@@ -163,10 +170,10 @@ class _Target:
             refits = self._refits(self.y)
         found = self._empty(refits)
         self._test(found, refits, self.candidates)
-        if (
-            spread and refits.structure.rounds == 0
-        ):  # of a mean that is not fully explained, the rest would look like spread
+        # Of a mean that is not fully explained, the rest would look like spread.
+        if spread and (refits.structure.rounds == 0 or found.loss[0] > LITTLE * found.loss[1]):
             self._add_spread(found, refits, trees)
+        self._report(found, refits.structure)
         self._add_controls(found, refits)
         return found
 
@@ -180,6 +187,14 @@ class _Target:
         return found
 
     # Candidates
+
+    def _pairs(self) -> np.ndarray:
+        """(J,) how clearly products of an input with others show in what the closed form leaves over."""
+        seen = self.seen()
+        plain = (self.data.owner[:, 0] == self.data.owner[:, 1]) & np.isin(self.data.owner[:, 0], seen)
+        columns = np.flatnonzero(plain & (self.data.owner[:, 0] < self.data.inputs))
+        x = self.data.columns[np.ix_(self.rows.fit, columns)]
+        return product_scores(x, self.data.owner[columns, 0], self.residual[self.rows.fit], len(self.wald))
 
     def _padded(self, gains: np.ndarray) -> np.ndarray:
         return np.pad(gains, (0, len(self.wald) - len(gains)))
@@ -276,6 +291,13 @@ class _Target:
                 found.delta[j], found.stderr[j], found.tested[j] = delta, stderr, 3
         if not (found.tested == 3).any():
             self.candidates = before
+
+    def _report(self, found: Evidence, structure: Structure) -> None:
+        """CMI as the method defines it is given everything else; candidates that were pruned are a part of that."""
+        found.given_all = found.delta.copy()
+        if structure.order <= 1 and structure.rounds == 0:
+            alone = found.tested == 2
+            found.given_all[alone] = self.nats[: self.data.inputs][alone]
 
     def _add_controls(self, found: Evidence, refits: Refits) -> None:
         found.shadows = np.array([self._loss_without(refits, {s}) for s in self.shadows[:CONTROLS]])

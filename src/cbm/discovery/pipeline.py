@@ -29,6 +29,7 @@ from cbm.discovery.settings import Settings
 from cbm.jobs import Job, Pool, Shared, Store, default_workers
 from cbm.transitions import Transitions
 
+LAST_ACTION = 8.0  # deviations of a chi-square that the action before must be worth to some target
 Progress = Callable[[str, float], None]
 """Stage ("dynamics", "rewards", "prediction") and the fraction of it that is done."""
 Parts = dict[str, np.ndarray]
@@ -90,19 +91,35 @@ def measure_problems(problems: list[Problem], runner: Runner, settings: Settings
     """Fill in what can be measured before the ceiling; all problems side by side."""
     for problem in problems:
         runner.share(problem.data.arrays(problem.name))
-    _screen(problems, runner)
+    _screen(problems, runner, settings)
     _measure(problems, runner, settings)
     _retest(problems, runner, settings)
 
 
-def _screen(problems: list[Problem], runner: Runner) -> None:
-    jobs = [Job(f"{p.name}-screen", "cbm.discovery.measure:screen_job", {"problem": p.name}) for p in problems]
-    found = runner.run(jobs, "screening", 0.0, 1.0, counted=False)
+def _screen(problems: list[Problem], runner: Runner, settings: Settings) -> None:
+    found = runner.run([_screen_job(p) for p in problems], "screening", 0.0, 0.5, counted=False)
     for problem in problems:
         problem.found, problem.asked = [[] for _ in problem.targets], [1 for _ in problem.targets]
-        if (parts := found.get(f"{problem.name}-screen")) is not None:
+        parts = found.get(_screen_job(problem).key)
+        if parts is not None and settings.last_action == "auto" and not _needs_last_action(problem.data, parts):
+            problem.data = problem.data.without_last_action()
+            runner.share(problem.data.arrays(problem.name))
+            job = _screen_job(problem)
+            parts = runner.run([job], "screening", 0.5, 1.0, counted=False).get(job.key)
+        if parts is not None:
             runner.share({f"{problem.name}.{key}": value for key, value in parts.items()})
             problem.bundle = parts["bundle"]
+
+
+def _screen_job(problem: Problem) -> Job:
+    key = f"{problem.name}-screen-of-{problem.data.inputs}"
+    return Job(key, "cbm.discovery.measure:screen_job", {"problem": problem.name})
+
+
+def _needs_last_action(data: Dataset, parts: Parts) -> bool:
+    """Whether any target needs the action before, alone or together with what shows it; True if it is no input."""
+    last = data.action + 1
+    return data.inputs == last or bool(max(parts["wald"][:, last].max(), parts["grouped"][:, last].max()) > LAST_ACTION)
 
 
 def _measure(problems: list[Problem], runner: Runner, settings: Settings) -> None:

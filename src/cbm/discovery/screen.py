@@ -34,6 +34,8 @@ class Additive:
     """(Q, J) the same for an input together with all that go with it."""
     bundle: np.ndarray
     """(J,) inputs that hardly vary apart from each other share a number; -1 for all others."""
+    nats: np.ndarray
+    """(Q, J) what a target loses without an input, given all others, in nats."""
     residual: np.ndarray
     """(T, Q) what is left of each target column."""
 
@@ -62,8 +64,10 @@ def additive(data: Dataset, rows: np.ndarray) -> Additive:
         members = np.flatnonzero(bundle == b)
         together = _excess(inverse, weights, noise, np.concatenate([blocks[j] for j in members]))
         grouped[:, members] = together[:, None]
+    sizes = np.array([len(own) for own in blocks])
+    nats = 0.5 * np.log1p(np.clip(wald * np.sqrt(2 * sizes), 0, None) / len(rows))
     residual = _residual(data, basis, plain, mean, y_mean, weights * scale[:, None])
-    return Additive(wald, grouped, bundle, residual)
+    return Additive(wald, grouped, bundle, nats, residual)
 
 
 def _moments(
@@ -144,6 +148,19 @@ def _shown_by(x: np.ndarray, owner: np.ndarray, first: int) -> np.ndarray:
         left = x - design @ np.linalg.lstsq(design, x, rcond=None)[0]
         result.append(left.var(0) / np.maximum(x.var(0), 1e-12))
     return np.array(result).reshape(-1, x.shape[1])
+
+
+def product_scores(x: np.ndarray, owner: np.ndarray, residual: np.ndarray, count: int) -> np.ndarray:
+    """(J,) largest z of an input's products with others in what is left of a target: two signs that act only together.
+
+    Trees cannot see such a pair, since neither of the two gains anything alone. All pairs cost two matrix products.
+    """
+    squares, best = x**2, np.zeros(count)
+    apart = owner[:, None] != owner[None]
+    for r in residual.T:
+        z = np.abs(x.T @ (r[:, None] * x)) / np.sqrt(squares.T @ ((r**2)[:, None] * squares) + 1e-12)
+        np.maximum.at(best, owner, np.where(apart, z, 0.0).max(1, initial=0.0))
+    return best
 
 
 def tree_gains(trees: Trees, inputs: int, residual: np.ndarray) -> tuple[np.ndarray, int]:
