@@ -130,7 +130,7 @@ def test_without_a_graph_they_look_for_one(
     graph = example.find_graph(example.Args(minutes=0.5))
     assert graph.abstraction("pick") == KEPT
     assert asked == {"names": cbm.make_world("contact").factors.names, "rows": 600, "minutes": 0.5}
-    assert "0.5 min" in capsys.readouterr().out
+    assert "looking for their causes" in capsys.readouterr().out
 
 
 # Stable-Baselines3 on the wrapper

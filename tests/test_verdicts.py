@@ -74,7 +74,7 @@ def test_an_effect_on_the_spread_alone() -> None:
 
 def test_noise_has_no_cause(signs: CausalGraph) -> None:
     assert set(signs.verdict[3]) == {"none"}
-    assert signs.last_action, "it was looked at, and tells nothing"
+    assert not signs.last_action, "it was looked at, and tells nothing"
 
 
 def test_all_edges(signs: CausalGraph) -> None:

@@ -23,7 +23,7 @@ DEGREES = 30  # of freedom of Student's t: errors are themselves estimated from 
 PRIOR = 4  # shadows of other targets that count as many as a target's own
 LEAST_EFFICIENCY = 0.1
 BLIND = 0.1  # nats: with a higher limit of detection "none" would say little, unless the target owes far more ...
-BLIND_SHARE = 0.25  # ... to its inputs: so many times as much is no high limit
+BLIND_SHARE = 0.5  # ... to its inputs: half of all that is known of it is no high limit
 RARE = 30  # rows in which something must change for its absence of effects to count
 DOMINANT = 3.0  # times the effect of any other input of its bundle, for one that stands out
 CLOSE = 0.5  # share of the errors that make an edge, from which on a cell is undecided
@@ -81,7 +81,9 @@ def pool(found: list[list[dict[str, np.ndarray]]], inputs: int, asked: list[int]
         share = np.mean([part["planted"][0] for part in parts[:1]]) / PLANTED
         efficiency[k] = np.clip(share, LEAST_EFFICIENCY, 1.0)
     explained = np.array([0.5 * np.log(parts[0]["loss"][1] / parts[0]["loss"][0]) if parts else 0.0 for parts in found])
-    given_all = np.array([parts[0]["given_all"] if parts else np.zeros(inputs) for parts in found])
+    given_all = np.array(
+        [parts[0].get("given_all", parts[0]["delta"]) if parts else np.zeros(inputs) for parts in found]
+    )
     settled = np.array([len(parts) >= n for parts, n in zip(found, asked)], bool)
     return Pooled(delta, error, tested, bundled, limit, efficiency, settled, given_all, explained)
 
@@ -156,10 +158,12 @@ def judge(
     open_cells = ~pooled.settled[:, None] & asked
     verdict[open_cells], reason[open_cells] = "undecided", UNSETTLED
     guess = np.where(verdict == "undecided", delta >= needed / 2, verdict == "edge") & measured
-    limit = np.maximum((bar + power) * pooled.limit_error / pooled.efficiency, settings.smallest_effect)
-    limit = np.maximum(limit, np.where(verdict == "none", reach, 0.0).max(1, initial=0.0))  # of any that is ruled out
+    least = np.maximum((bar + power) * pooled.limit_error, np.where(verdict == "none", reach, 0.0).max(1, initial=0.0))
+    limit = np.maximum(
+        least, np.maximum((bar + power) * pooled.limit_error / pooled.efficiency, settings.smallest_effect)
+    )
     if settings.rule == "calibrated":
-        _judge_blind(verdict, reason, limit, pooled.explained)
+        _judge_blind(verdict, reason, least, pooled.explained)
     limit = np.where(np.isfinite(limit), limit, np.nan)
     cmi = delta
     if pooled.given_all.size:
