@@ -24,6 +24,7 @@ PRIOR = 4  # shadows of other targets that count as many as a target's own
 LEAST_EFFICIENCY = 0.1
 BLIND = 0.1  # nats: with a higher limit of detection "none" would say little, unless the target owes far more ...
 BLIND_SHARE = 0.5  # ... to its inputs: half of all that is known of it is no high limit
+FEW_TESTED = 2000  # rows of a fold, from which on a log is not too short to rule anything out
 RARE = 30  # rows in which something must change for its absence of effects to count
 DOMINANT = 3.0  # times the effect of any other input of its bundle, for one that stands out
 CLOSE = 0.5  # share of the errors that make an edge, from which on a cell is undecided
@@ -80,12 +81,18 @@ def pool(found: list[list[dict[str, np.ndarray]]], inputs: int, asked: list[int]
         limit[k] = np.sqrt((usual**2 + scatter[k] ** 2) / len(parts))
         share = np.mean([part["planted"][0] for part in parts[:1]]) / PLANTED
         efficiency[k] = np.clip(share, LEAST_EFFICIENCY, 1.0)
-    explained = np.array([0.5 * np.log(parts[0]["loss"][1] / parts[0]["loss"][0]) if parts else 0.0 for parts in found])
+    explained = np.array([_explained(parts[0]["loss"]) if parts else 0.0 for parts in found])
     given_all = np.array(
         [parts[0].get("given_all", parts[0]["delta"]) if parts else np.zeros(inputs) for parts in found]
     )
     settled = np.array([len(parts) >= n for parts, n in zip(found, asked)], bool)
     return Pooled(delta, error, tested, bundled, limit, efficiency, settled, given_all, explained)
+
+
+def _explained(loss: np.ndarray) -> float:
+    """Nats that a target owes to its inputs; without bound where rows are many, so that "none" can be believed."""
+    model, constant, rows = loss
+    return 0.5 * float(np.log(constant / model)) if rows < FEW_TESTED else np.inf
 
 
 def _bundle_z(parts: list[dict[str, np.ndarray]], scatter: float) -> np.ndarray:
