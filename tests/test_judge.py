@@ -67,7 +67,7 @@ def test_a_stricter_rate_and_more_useless_cells_raise_the_bar() -> None:
 
 def test_edge_none_and_in_between() -> None:
     """Errors of 0.001, five cells, two of them clear: the bar is at t(0.004) = 2.84 < 3 errors."""
-    found = judge(_pooled([0.0100, 0.0040, 0.0027, 0.0002, -0.0030]), _alone(5), 3, NAMES, SETTINGS)
+    found = judge(_pooled([0.0100, 0.0040, 0.0027, 0.0002, -0.0030]), _alone(5), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["edge", "edge", "undecided", "none", "none"]]
     assert found.edge[0, :2].all() and not found.edge[0, 3:].any()
     assert found.reason[0, 2] == "near the threshold" and not any(found.reason[0, [0, 1, 3, 4]])
@@ -76,13 +76,13 @@ def test_edge_none_and_in_between() -> None:
 
 def test_effects_too_small_to_care_about_are_none() -> None:
     small = 0.5 * SETTINGS.smallest_effect
-    found = judge(_pooled([small, small], 1e-6), _alone(2), 1, NAMES, SETTINGS)
+    found = judge(_pooled([small, small], 1e-6), _alone(2), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["none", "none"]]
 
 
 def test_what_was_never_a_candidate_is_no_edge() -> None:
     tested = np.array([[2, 0]])
-    found = judge(_pooled([0.5, 0.5], tested=tested), _alone(2), 1, NAMES, SETTINGS)
+    found = judge(_pooled([0.5, 0.5], tested=tested), _alone(2), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["edge", "none"]]
 
 
@@ -92,7 +92,7 @@ def test_what_is_ruled_out_lies_below_the_limit_of_detection(seed: int) -> None:
     error = rng.uniform(1e-5, 1e-2, (6, 9))
     delta = error * rng.normal(scale=2, size=error.shape) + rng.choice([0.0, 0.02], error.shape, p=[0.8, 0.2])
     pooled = _pooled(delta, error, limit_error=rng.uniform(1e-5, 1e-2, 6), efficiency=rng.uniform(0.1, 1, 6))
-    found = judge(pooled, _alone(9), 8, [f"v{k}" for k in range(9)], SETTINGS)
+    found = judge(pooled, _alone(9), [f"v{k}" for k in range(9)], SETTINGS)
     reach = delta + stats.norm.isf(SETTINGS.miss_rate) * error
     none = found.verdict == "none"
     assert none.any() and (reach <= found.limit[:, None] + 1e-12)[none].all()
@@ -103,7 +103,7 @@ def test_what_is_ruled_out_lies_below_the_limit_of_detection(seed: int) -> None:
 def test_models_that_find_half_of_a_planted_effect_have_twice_the_limit() -> None:
     delta = np.zeros((1, 40))
     whole, half = (
-        judge(_pooled(delta, 1e-6, efficiency=np.array([share])), _alone(40), 39, ["v"] * 40, SETTINGS).limit[0]
+        judge(_pooled(delta, 1e-6, efficiency=np.array([share])), _alone(40), ["v"] * 40, SETTINGS).limit[0]
         for share in (1.0, 0.5)
     )
     assert half == pytest.approx(2 * whole)
@@ -116,7 +116,7 @@ def test_nothing_is_claimed_of_a_target_that_was_not_measured() -> None:
     tested = np.array([[0, 0], [2, 2], [2, 2]])
     limit_error = np.array([np.inf, 0.001, 0.001])
     pooled = _pooled(delta, error, tested=tested, limit_error=limit_error, settled=np.array([False, False, True]))
-    found = judge(pooled, _alone(2), 1, NAMES, SETTINGS)
+    found = judge(pooled, _alone(2), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["undecided"] * 2, ["undecided", "edge"], ["edge", "edge"]]
     assert found.reason[:2].tolist() == [[UNSETTLED] * 2, [UNSETTLED, ""]]
     assert found.settled.tolist() == [[False, False], [False, True], [True, True]]
@@ -128,7 +128,7 @@ def test_nothing_is_claimed_of_a_target_that_was_not_measured() -> None:
 
 def test_needed_together_but_neither_alone() -> None:
     bundled = np.array([[50.0, 50.0, 0.0, 0.0]])
-    found = judge(_pooled([0.001, 0.0005, 0.0, 0.2], bundled=bundled), np.array([0, 0, -1, -1]), 3, NAMES, SETTINGS)
+    found = judge(_pooled([0.001, 0.0005, 0.0, 0.2], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["undecided", "undecided", "none", "edge"]]
     assert found.reason[0, 0] == "hardly varies by itself: goes with y"
     assert found.reason[0, 1] == "hardly varies by itself: goes with x"
@@ -136,25 +136,14 @@ def test_needed_together_but_neither_alone() -> None:
 
 def test_one_that_stands_out_is_the_cause() -> None:
     bundled = np.array([[50.0, 50.0, 0.0, 0.0]])
-    found = judge(_pooled([0.2, 0.0, 0.0, 0.0], bundled=bundled), np.array([0, 0, -1, -1]), 3, NAMES, SETTINGS)
+    found = judge(_pooled([0.2, 0.0, 0.0, 0.0], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["edge", "none", "none", "none"]]
 
 
 def test_a_bundle_that_nobody_needs() -> None:
     bundled = np.array([[0.5, 0.5, 0.0, 0.0]])
-    found = judge(_pooled([0.0, 0.0, 0.0, 0.2], bundled=bundled), np.array([0, 0, -1, -1]), 3, NAMES, SETTINGS)
+    found = judge(_pooled([0.0, 0.0, 0.0, 0.2], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["none", "none", "none", "edge"]]
-
-
-@pytest.mark.parametrize("exogenous", [3, 4])
-def test_what_shows_the_action_is_no_cause(exogenous: int) -> None:
-    bundle = np.full(5, -1)
-    bundle[[0, exogenous]] = 0
-    bundled = np.where(bundle == 0, 50.0, 0.0)[None]
-    found = judge(_pooled([0.001, 0.0, 0.0, 0.0, 0.0], bundled=bundled), bundle, 3, NAMES, SETTINGS)
-    expected = ["none"] * 5
-    expected[exogenous] = "edge"
-    assert found.verdict.tolist() == [expected]
 
 
 # Folds together

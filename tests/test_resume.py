@@ -16,7 +16,8 @@ import pytest
 
 from cbm.discovery import checkpoint as checkpoint_module
 from cbm.discovery import training
-from cbm.discovery.discover import Progress, discover
+from cbm.discovery.discover import discover
+from cbm.discovery.pipeline import Progress
 from cbm.discovery.settings import preset
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world

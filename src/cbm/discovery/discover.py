@@ -18,7 +18,6 @@ import numpy as np
 from cbm.discovery import study
 from cbm.discovery.assemble import assemble, reward_graphs
 from cbm.discovery.checkpoint import Checkpoint
-from cbm.discovery.decide import Verdicts
 from cbm.discovery.last_action import last_actions
 from cbm.discovery.models import check_settings
 from cbm.discovery.pipeline import Progress, build_problems, ceiling, measure_problems, runner_for, verdicts
@@ -136,10 +135,10 @@ class _Call:
         names = [*data.factors.names, "action", "the action before"]
         with runner_for(self.files.jobs, self.workers, self.ceiling, self.progress) as runner:
             measure_problems(problems, runner, self.settings)
-        found, _ = verdicts(problems[0], names, self.settings)
+        found = verdicts(problems[0], names, self.settings)
         rewards = {}
         if data.rewards:
-            of_rewards, _ = verdicts(problems[1], names, self.settings)
+            of_rewards = verdicts(problems[1], names, self.settings)
             rewards = reward_graphs(data.factors, list(data.rewards), of_rewards, action=True)
         return assemble(
             data.factors, len(self.data), plan.index, plan.moving, plan.memory, found, rewards, self.settings,
@@ -172,6 +171,3 @@ class _Call:
 
     def updates(self) -> dict[str, int]:
         return dict(self.checkpoint.notes.get("updates", {}))
-
-
-__all__ = ["Discovery", "Progress", "Verdicts", "discover", "fit"]

@@ -59,16 +59,14 @@ class Pooled:
 def pool(found: list[list[dict[str, np.ndarray]]], inputs: int, asked: list[int]) -> Pooled:
     """`found[k]` is the evidence of target k on every fold it was measured on; `asked[k]` how many those should be."""
     count = len(found)
-    scatter, folds = _fit_scatter(found), np.ones((count, inputs))
+    scatter = _fit_scatter(found)
     delta, error, bundled = np.zeros((count, inputs)), np.zeros((count, inputs)), np.zeros((count, inputs))
     tested = np.zeros((count, inputs), int)
     limit, efficiency = np.full(count, np.inf), np.full(count, LEAST_EFFICIENCY)
     for k, parts in enumerate(found):
         if not parts:
             continue
-        weight = np.stack([np.maximum(part["tested"] > 0, n == 0) for n, part in enumerate(parts)]).astype(float)
-        alone = np.stack([part["tested"] >= 2 for part in parts])
-        weight = np.where(alone.sum(0) > 1, alone, weight)  # a group's value does not mix with a cell's own
+        weight = np.stack([(part["tested"] > 0) | (n == 0) for n, part in enumerate(parts)]).astype(float)
         total = weight.sum(0)
         delta[k] = (weight * np.stack([part["delta"] for part in parts])).sum(0) / total
         own = np.sqrt((weight * np.stack([part["stderr"] for part in parts]) ** 2).sum(0)) / total
@@ -76,11 +74,10 @@ def pool(found: list[list[dict[str, np.ndarray]]], inputs: int, asked: list[int]
         usual = max(usual, parts[0]["planted"][1] / 2)  # a model that uses nothing has shadows without any scatter
         own = np.where(own > 0, own, usual)
         error[k] = np.sqrt(own**2 + scatter[k] ** 2 / total)
-        tested[k], folds[k] = parts[0]["tested"], total
+        tested[k] = parts[0]["tested"]
         bundled[k] = _bundle_z(parts, scatter[k])
         limit[k] = np.sqrt((usual**2 + scatter[k] ** 2) / len(parts))
-        share = np.mean([part["planted"][0] for part in parts[:1]]) / PLANTED
-        efficiency[k] = np.clip(share, LEAST_EFFICIENCY, 1.0)
+        efficiency[k] = np.clip(parts[0]["planted"][0] / PLANTED, LEAST_EFFICIENCY, 1.0)
     explained = np.array([_explained(parts[0]["loss"]) if parts else 0.0 for parts in found])
     given_all = np.array(
         [parts[0].get("given_all", parts[0]["delta"]) if parts else np.zeros(inputs) for parts in found]
@@ -135,15 +132,14 @@ def open_cells(pooled: Pooled, own: np.ndarray) -> list[list[int]]:
 def judge(
     pooled: Pooled,
     bundle: np.ndarray,
-    exogenous: int,
     names: list[str],
     settings: Settings,
     variation: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Verdicts:
     """Verdicts on all cells.
 
-    `bundle` (J,) numbers inputs that hardly vary apart; those from `exogenous` on are the causes in theirs. `variation`
-    says in how many rows each target and each input is not what it mostly is.
+    `bundle` (J,) numbers inputs that hardly vary apart. `variation` says in how many rows each target and each input is
+    not what it mostly is.
     """
     z, delta = pooled.z, pooled.delta
     bar = edge_bar(z, settings.false_discovery_rate)
@@ -157,13 +153,13 @@ def judge(
     verdict = np.where(edge, "edge", np.where(unclear, "undecided", "none")).astype("<U9")
     reason = np.where(unclear, NEAR, "").astype(object)
     if settings.rule == "calibrated":
-        _judge_bundles(verdict, reason, pooled, bundle, exogenous, names, bar)
+        _judge_bundles(verdict, reason, pooled, bundle, names, bar)
     if settings.rule == "calibrated" and variation is not None:
         _judge_rare(verdict, reason, *variation)
     measured = pooled.error > 0
     asked = (verdict == "undecided") | ~measured | ((z > DOUBTFUL) & (z < SURE))
-    open_cells = ~pooled.settled[:, None] & asked
-    verdict[open_cells], reason[open_cells] = "undecided", UNSETTLED
+    unsettled = ~pooled.settled[:, None] & asked
+    verdict[unsettled], reason[unsettled] = "undecided", UNSETTLED
     guess = np.where(verdict == "undecided", delta >= needed / 2, verdict == "edge") & measured
     least = np.maximum((bar + power) * pooled.limit_error, np.where(verdict == "none", reach, 0.0).max(1, initial=0.0))
     limit = np.maximum(
@@ -175,7 +171,7 @@ def judge(
     cmi = delta
     if pooled.given_all.size:
         cmi = np.where((verdict == "edge") & (pooled.given_all >= needed), pooled.given_all, delta)
-    return Verdicts(cmi, pooled.error, needed, guess, verdict, reason.astype(str), ~open_cells, limit)
+    return Verdicts(cmi, pooled.error, needed, guess, verdict, reason.astype(str), ~unsettled, limit)
 
 
 def _judge_blind(verdict: np.ndarray, reason: np.ndarray, limit: np.ndarray, explained: np.ndarray) -> None:
@@ -206,31 +202,16 @@ def edge_bar(z: np.ndarray, rate: float) -> float:
 
 
 def _judge_bundles(
-    verdict: np.ndarray,
-    reason: np.ndarray,
-    pooled: Pooled,
-    bundle: np.ndarray,
-    exogenous: int,
-    names: list[str],
-    bar: float,
+    verdict: np.ndarray, reason: np.ndarray, pooled: Pooled, bundle: np.ndarray, names: list[str], bar: float
 ) -> None:
-    """Inputs that hardly vary apart: if a model needs the bundle and no single member, nobody can say which.
-
-    Where an exogenous input is one of them, it is the cause, and the others merely show it.
-    """
+    """Inputs that hardly vary apart: if a model needs the bundle and no single member, nobody can say which."""
     for b in range(int(bundle.max(initial=-1)) + 1):
-        members = np.flatnonzero(bundle[: verdict.shape[1]] == b)
-        for k in range(len(verdict)):
-            if not pooled.bundled[k, members].max(initial=0.0) > bar:
-                continue
+        members = np.flatnonzero(bundle == b)
+        for k in np.flatnonzero(pooled.bundled[:, members].max(1, initial=0.0) > bar):
             delta = pooled.delta[k, members]
             rivals = np.array([np.delete(delta, n).max() for n in range(len(members))])
             sure = (pooled.z[k, members] > SURE) & (delta > DOMINANT * rivals)
-            shown = members[(members < exogenous) & ~sure]
-            if members.max() >= exogenous:
-                verdict[k, shown], reason[k, shown] = "none", ""
-                verdict[k, members.max()], reason[k, members.max()] = "edge", ""
-                continue
-            for j in shown if not sure.any() else shown[verdict[k, shown] == "edge"]:
+            doubtful = members[~sure]
+            for j in doubtful if not sure.any() else doubtful[verdict[k, doubtful] == "edge"]:
                 mate = next(m for m in members if m != j)
                 verdict[k, j], reason[k, j] = "undecided", f"hardly varies by itself: goes with {names[mate]}"

@@ -82,7 +82,7 @@ def target_job(
     rows = rows_of(data, fold)
     work = _Target(data, screened, columns, rows, own)
     if candidates is None:
-        found = work.search(_trees(shared, problem, fold, tuple(work.seen())), spread)
+        found = work.search(_trees(fold, tuple(work.seen())), spread)
     else:
         assert structure is not None and cells is not None
         found = work.retest(candidates, cells, Structure(int(structure[0]), structure[1], int(structure[2])))
@@ -112,8 +112,8 @@ def _load(shared: Any, problem: str) -> tuple[Dataset, Additive]:
     return _cache["data"], _cache["screened"]
 
 
-def _trees(shared: Any, problem: str, fold: int, seen: tuple[int, ...]) -> Trees:
-    """Trees over all inputs in view, binned once for all targets that see the same."""
+def _trees(fold: int, seen: tuple[int, ...]) -> Trees:
+    """Trees over all inputs in view of the problem just loaded, binned once for all targets that see the same."""
     if _cache.get("seen") != (fold, seen):
         data = _cache["data"]
         rows = rows_of(data, fold)

@@ -24,14 +24,14 @@ import numpy as np
 
 from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_dataset, some_rows
 from cbm.discovery.decide import Verdicts
-from cbm.discovery.judge import Pooled, judge, open_cells, pool
+from cbm.discovery.judge import judge, open_cells, pool
 from cbm.discovery.settings import Settings
 from cbm.jobs import Job, Pool, Shared, Store, default_workers
 from cbm.transitions import Transitions
 
 LAST_ACTION = 8.0  # deviations of a chi-square that the action before must be worth to some target
 Progress = Callable[[str, float], None]
-"""Stage ("dynamics", "rewards", "prediction") and the fraction of it that is done."""
+"""Stage ("screening", "measuring", "measuring again", "prediction") and the fraction of it that is done."""
 Parts = dict[str, np.ndarray]
 
 
@@ -162,12 +162,12 @@ def _collect(problems: list[Problem], results: dict[str, Parts]) -> None:
             ]
 
 
-def verdicts(problem: Problem, names: list[str], settings: Settings) -> tuple[Verdicts, Pooled]:
+def verdicts(problem: Problem, names: list[str], settings: Settings) -> Verdicts:
     assert problem.found is not None and problem.asked is not None
     pooled = pool(problem.found, problem.data.inputs, problem.asked)
     bundle = problem.bundle if problem.bundle is not None else np.full(problem.data.inputs, -1)
     data = problem.data
-    return judge(pooled, bundle[: data.inputs], data.exogenous, names, settings, data.variation()), pooled
+    return judge(pooled, bundle[: data.inputs], names, settings, data.variation())
 
 
 @contextmanager

@@ -178,6 +178,3 @@ def restore_parameters(model: MaskedModel, name: str, checkpoint: Checkpoint) ->
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             parameter.copy_(checkpoint.found[f"{name}/{key}"])
-
-
-__all__ = ["Study", "published", "study_log", "train", "train_predictor"]

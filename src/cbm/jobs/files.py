@@ -1,18 +1,12 @@
-"""What the files of jobs have in common: their names, their arrays, and that no reader sees half of one."""
+"""What the files of jobs have in common: safe names, and arrays that need no pickle."""
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, BinaryIO
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-
-from cbm.errors import DataError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")  # 200: with suffix and temporary name below the usual limit of 255
 
@@ -34,19 +28,3 @@ def plain_arrays(arrays: Mapping[str, Any], what: str) -> dict[str, np.ndarray]:
         if array.dtype.kind not in "biufcSU":
             raise TypeError(f"{what}: {name!r} has dtype {array.dtype}, only numbers, booleans and text can be stored")
     return plain
-
-
-@contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """A new file to write to, which gets its name when it is complete; `cbm.runs` for data too large to copy."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from cbm.errors import DataError
-from cbm.jobs.files import atomic_file, check_name, plain_arrays
+from cbm.jobs.files import check_name, plain_arrays
+from cbm.runs import atomic_file
 
 
 class Shared:
