@@ -35,8 +35,8 @@ def found() -> Dataset:
 
 def test_columns_and_their_inputs(found: Dataset) -> None:
     """x, sine and cosine of the dial, two of three gears, the fixed one, two numbers of the action, shadows."""
-    assert found.owner[:8, 0].tolist() == [0, 1, 1, 2, 2, 3, 4, 4] and (found.owner[:, 0] == found.owner[:, 1]).all()
-    assert found.owner[8:, 0].tolist() == [*range(5, 5 + SETTINGS.shadows)]
+    assert found.owner[:8].tolist() == [0, 1, 1, 2, 2, 3, 4, 4]
+    assert found.owner[8:].tolist() == [*range(5, 5 + SETTINGS.shadows)]
     assert (found.inputs, found.action) == (5, 4)
     varying = found.columns.std(0) > 0
     assert varying.sum() >= len(varying) - 2 and found.columns[:, varying].std(0) == pytest.approx(1)
@@ -48,7 +48,7 @@ def test_targets_are_what_ever_changes() -> None:
     assert plan.index.tolist() == [0, 1, 2] and plan.moving.tolist() == [True, True, True, False]
     assert not plan.changes.any(), "of what begins anew at every step the value is predicted, not the change"
     assert found.discrete.tolist() == [False, False, True]
-    assert found.target.tolist() == [0, 1, 1, 2, 2, 2], "one column for each level"
+    assert found.part.tolist() == [0, 1, 1, 2, 2, 2], "one column for each level"
     assert set(np.unique(found.y[:, 3:])) == {0.0, 1.0} and (found.y[:, 3:].sum(1) == 1).all()
 
 
@@ -67,11 +67,11 @@ def test_rewards_see_the_action_and_the_context_as_one_input(inputs: str) -> Non
     data = _log()
     found = reward_dataset(data, replace(SETTINGS, reward_inputs=inputs), 0)  # type: ignore[arg-type]
     assert (found.inputs, found.action) == (5, 4)
-    assert (found.owner[:, 0] == 4).sum() == 3
+    assert (found.owner == 4).sum() == 3
     assert found.discrete.tolist() == [False, True]
     state = data.obs if inputs == "state-action" else data.next_obs
     assert np.corrcoef(found.columns[:, 0], state[:, 0])[0, 1] == pytest.approx(1)
-    assert (found.owner[:, 0] == 0).sum() == (2 if inputs == "both" else 1)
+    assert (found.owner == 0).sum() == (2 if inputs == "both" else 1)
 
 
 def test_episodes_stay_together(found: Dataset) -> None:
@@ -80,7 +80,7 @@ def test_episodes_stay_together(found: Dataset) -> None:
         assert len(set(found.fold[episode == e])) == len(set(found.kept[episode == e])) == 1
     counts = np.bincount(found.fold)
     assert len(counts) == SETTINGS.folds and counts.min() >= 0.8 * counts.max()
-    rows = rows_of(found, 1)
+    rows = rows_of(found, 1, 0)
     every = np.concatenate([rows.fit, rows.kept, rows.test])
     assert np.array_equal(np.sort(every), np.arange(1000)) and len(rows.kept) > 0
     assert not set(episode[rows.fit]) & set(episode[rows.test])
@@ -113,3 +113,35 @@ def test_one_seed_one_division() -> None:
     one, two, other = (dynamics_dataset(data, SETTINGS, seed)[0] for seed in (3, 3, 4))
     assert np.array_equal(one.fold, two.fold) and np.array_equal(one.columns, two.columns)
     assert not np.array_equal(one.fold, other.fold)
+
+
+# Parts of a target
+
+
+def _resting(share: float, seed: int = 0) -> Transitions:
+    """Two coordinates of a thing that rests in some rows, and moves in both otherwise."""
+    data, rng = _log(100, 50), np.random.default_rng(seed)
+    moves = rng.random(len(data)) > share
+    obs = rng.normal(size=(len(data), 2))
+    after = obs + np.where(moves, rng.normal(size=(2, len(data))), 0.0).T
+    factors = Factors((Variable("x"), Variable("y")), ("a", "b"))
+    return Transitions(obs, data.action, after, factors, episode=data.episode)
+
+
+def test_what_often_rests_has_two_parts_and_shares_the_first() -> None:
+    data = _resting(0.7)
+    found, plan = dynamics_dataset(data, SETTINGS, 0)
+    moved = data.obs[:, 0] != data.next_obs[:, 0]
+    assert plan.changes.all() and found.discrete.tolist() == [True, False, False]
+    assert (found.rows_of(0)).all() and np.array_equal(found.y[:, 0], moved)
+    assert np.array_equal(found.rows_of(1), moved) and np.array_equal(found.rows_of(2), moved)
+    assert found.share == pytest.approx(np.array([[1, moved.mean(), 0], [1, 0, moved.mean()]]))
+    inside = found.y[moved][:, 1:]
+    assert inside.mean(0) == pytest.approx(0, abs=1e-9) and inside.std(0) == pytest.approx(1)
+    assert found.variation()[0].tolist() == [moved.sum()] * 2
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.95])
+def test_what_hardly_ever_rests_or_moves_has_one(share: float) -> None:
+    found, _ = dynamics_dataset(_resting(share), SETTINGS, 0)
+    assert found.share.tolist() == [[1, 0], [0, 1]] and not found.discrete.any()

@@ -149,6 +149,11 @@ def test_a_bundle_that_nobody_needs() -> None:
 # Folds together
 
 
+def _pool(found: list[list[dict[str, np.ndarray]]], inputs: int, asked: list[int]) -> Pooled:
+    """Targets of one part each."""
+    return pool(found, np.eye(len(found)), inputs, asked)
+
+
 def _part(
     delta: list[float], stderr: float = 0.01, shadows: float = 0.0, tested: int = 2, planted: float = 0.02
 ) -> Parts:
@@ -161,7 +166,7 @@ def _part(
 
 
 def test_folds_are_averaged_and_their_errors_shrink() -> None:
-    found = pool([[_part([0.3, 0.0]), _part([0.1, 0.0]), _part([0.2, 0.0])]], 2, [3])
+    found = _pool([[_part([0.3, 0.0]), _part([0.1, 0.0]), _part([0.2, 0.0])]], 2, [3])
     assert found.delta.tolist() == [[pytest.approx(0.2), 0.0]] and found.settled.all()
     assert found.error == pytest.approx(0.01 / np.sqrt(3)) and found.z[0, 0] == pytest.approx(20 * np.sqrt(3))
     assert found.efficiency.tolist() == [1.0]
@@ -170,32 +175,32 @@ def test_folds_are_averaged_and_their_errors_shrink() -> None:
 def test_only_the_cells_that_were_asked_again_are_averaged() -> None:
     first, second = _part([0.3, 0.02]), _part([0.0, 0.04])
     second["tested"] = np.array([0, 2])
-    found = pool([[first, second]], 2, [2])
+    found = _pool([[first, second]], 2, [2])
     assert found.delta[0] == pytest.approx([0.3, 0.03])
     assert found.error[0] == pytest.approx([0.01, 0.01 / np.sqrt(2)])
 
 
 def test_shadows_that_scatter_more_than_their_errors_raise_every_error() -> None:
-    quiet, loud = (pool([[_part([0.1, 0.0], shadows=s)]], 2, [1]) for s in (0.0, 0.05))
+    quiet, loud = (_pool([[_part([0.1, 0.0], shadows=s)]], 2, [1]) for s in (0.0, 0.05))
     assert quiet.error == pytest.approx(0.01)
     assert (loud.error > 0.03).all() and loud.limit_error[0] > 3 * quiet.limit_error[0]
 
 
 def test_a_quiet_target_leans_on_the_shadows_of_others() -> None:
     quiet = [_part([0.1, 0.0])]
-    alone, beside = pool([quiet], 2, [1]), pool([quiet, [_part([0.1, 0.0], shadows=0.05)]], 2, [1, 1])
+    alone, beside = _pool([quiet], 2, [1]), _pool([quiet, [_part([0.1, 0.0], shadows=0.05)]], 2, [1, 1])
     assert (beside.error[0] > alone.error[0]).all() and (beside.error[1] > beside.error[0]).all()
 
 
 def test_targets_without_evidence() -> None:
-    found = pool([[], [_part([0.1, 0.0])]], 2, [1, 3])
+    found = _pool([[], [_part([0.1, 0.0])]], 2, [1, 3])
     assert not found.error[0].any() and not found.tested[0].any() and np.isinf(found.limit_error[0])
     assert found.settled.tolist() == [False, False]
 
 
 @pytest.mark.parametrize("planted", [0.0, 0.01, 0.02, 5.0])
 def test_the_share_of_a_planted_effect_that_is_found(planted: float) -> None:
-    found = pool([[_part([0.1], planted=planted)]], 1, [1])
+    found = _pool([[_part([0.1], planted=planted)]], 1, [1])
     assert found.efficiency[0] == pytest.approx(np.clip(planted / 0.02, 0.1, 1.0))
 
 
@@ -205,3 +210,21 @@ def test_another_fold_is_asked_where_it_is_close() -> None:
     assert open_cells(pooled, np.array([3, -1])) == [[1], []]
     tested = np.array([[2, 0, 2, 2], [2, 2, 2, 2]])
     assert open_cells(replace(pooled, tested=tested), np.array([3, -1])) == [[], []]
+
+
+# Parts together
+
+
+def test_nats_of_parts_add_up_by_their_share_of_the_rows() -> None:
+    whether, how = _part([0.1, 0.0]), _part([0.0, 0.4])
+    found = pool([[whether], [how]], np.array([[1.0, 0.25]]), 2, [1, 1])
+    assert found.delta[0] == pytest.approx([0.1, 0.1])
+    assert found.error[0] == pytest.approx(0.01 * np.sqrt(1 + 0.25**2))
+    assert found.settled.tolist() == [True]
+
+
+def test_targets_may_share_a_part_and_wait_for_all_of_theirs() -> None:
+    share = np.array([[1.0, 0.5, 0.0], [1.0, 0.0, 0.5]])
+    found = pool([[_part([0.1, 0.0])], [_part([0.0, 0.2])], []], share, 2, [1, 1, 1])
+    assert found.delta.tolist() == [pytest.approx([0.1, 0.1]), pytest.approx([0.1, 0.0])]
+    assert found.settled.tolist() == [True, False] and not found.error[1].any()

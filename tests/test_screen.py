@@ -68,9 +68,8 @@ def test_effects_stand_out_and_nothing_else_does(plain: Dataset) -> None:
 def test_residuals_are_those_of_least_squares(plain: Dataset) -> None:
     rows = np.flatnonzero(plain.fold != 0)
     found = additive(plain, rows)
-    single = np.flatnonzero(plain.owner[:, 0] == plain.owner[:, 1])
-    basis = Basis.fit(plain.columns[np.ix_(rows, single)], plain.owner[single])
-    features = np.column_stack([basis.features(plain.columns[:, single])[0], np.ones(len(plain.y))])
+    basis = Basis.fit(plain.columns[rows], np.stack([plain.owner, plain.owner], 1))
+    features = np.column_stack([basis.features(plain.columns)[0], np.ones(len(plain.y))])
     expected = plain.y - features @ np.linalg.lstsq(features[rows], plain.y[rows], rcond=None)[0]
     assert found.residual == pytest.approx(expected, abs=1e-4)
 
@@ -121,8 +120,8 @@ def test_trees_find_an_interaction_that_sums_cannot() -> None:
                 rng.normal(size=n)]  # fmt: skip
 
     data = _dataset(_log(step, "x y z w"))
-    rows = rows_of(data, 0)
-    trees = Trees(data.columns, data.owner, rows.fit, rows.kept)
+    rows = rows_of(data, 0, 0)
+    trees = Trees(data.columns, np.stack([data.owner, data.owner], 1), rows.fit, rows.kept)
     left = additive(data, np.flatnonzero(data.fold != 0)).residual
     gains, rounds = tree_gains(trees, data.inputs, left[:, 2:3])
     assert rounds > 0 and gains[:2].min() > 3 > gains[2:].max() and gains[data.inputs :].max() == pytest.approx(1)

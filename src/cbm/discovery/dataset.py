@@ -3,6 +3,11 @@
 Dynamics and rewards are the same problem with other columns: (s_t, a_t) -> s_{t+1}, and (s_{t+1}, a_t) -> rewards.
 Shadows are extra inputs that cannot matter: real columns shifted in time by far more than an episode. They show what
 "no effect" looks like for this model on this log.
+
+A target that often has one exact value (a block that rests, a reward that is zero) has two parts: whether it has
+another one, and which, in the rows where it has. log p(y | x) = log p(other | x) + other * log p(y | x, other), so that
+an input is worth to the target what it is worth to the first part, plus what it is worth to the second times the share
+of its rows. Targets that move together share their first part.
 """
 
 from __future__ import annotations
@@ -13,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from cbm.discovery.differences import related_pairs
 from cbm.discovery.settings import Settings
 from cbm.discovery.targets import MEMORY, action_columns, change, self_memory
 from cbm.factors import Kind
@@ -21,6 +25,8 @@ from cbm.transitions import Transitions
 
 LONGEST_CLUSTER = 200  # rows; a longer episode counts as several
 FEWEST_UNITS = 24  # episodes; with fewer, episodes are cut into blocks before they are divided into folds
+USUAL = 0.1  # share of the rows with one exact value, from which on a target has two parts ...
+FEWEST_APART = 500  # ... if so many rows have that value, and as many another one
 
 
 @dataclass(frozen=True)
@@ -28,9 +34,9 @@ class Dataset:
     """One problem in plain arrays, so that it can travel to other processes as files."""
 
     columns: np.ndarray
-    """(T, C) inputs in units of their deviation; differences of two inputs and shadows stand last."""
+    """(T, C) inputs in units of their deviation; shadows stand last."""
     owner: np.ndarray
-    """(C, 2) input that a column belongs to; a difference belongs to two. Shadows count on from `inputs`."""
+    """(C,) input that a column belongs to. Shadows count on from `inputs`."""
     inputs: int
     """Real inputs: the d variables, the action (with the context, in models of rewards) as one, then the action
     before it, where that is known."""
@@ -40,11 +46,15 @@ class Dataset:
     """From this input on, what a variable merely shows of an input tells nothing: in models of rewards the action,
     in those of dynamics the action before. (What goes with the present action may be what the action follows.)"""
     y: np.ndarray
-    """(T, Q) targets in units of their deviation; a discrete target has one indicator column for each level."""
-    target: np.ndarray
-    """(Q,) which target a column of `y` belongs to."""
+    """(T, Q) what is predicted, in units of its deviation; what is discrete has one indicator column for each level."""
+    part: np.ndarray
+    """(Q,) which part a column of `y` belongs to."""
     discrete: np.ndarray
-    """(K,) whether a target is discrete."""
+    """(P,) whether a part is discrete."""
+    within: np.ndarray
+    """(P,) the column of `y` that is 1 in the rows a part speaks of; -1: it speaks of all."""
+    share: np.ndarray
+    """(K, P) how much a part counts in a target: its share of the rows, 0 for parts of other targets."""
     cluster: np.ndarray
     """(T,) rows that are not independent share a cluster: an episode, or a part of a long one."""
     fold: np.ndarray
@@ -54,23 +64,36 @@ class Dataset:
 
     @property
     def targets(self) -> int:
+        return len(self.share)
+
+    @property
+    def parts(self) -> int:
         return len(self.discrete)
+
+    def columns_of(self, part: int) -> np.ndarray:
+        """The columns of `y` of a part."""
+        return np.flatnonzero(self.part == part)
+
+    def rows_of(self, part: int) -> np.ndarray:
+        """(T,) booleans: the rows that a part speaks of."""
+        within = int(self.within[part])
+        return np.ones(len(self.y), bool) if within < 0 else self.y[:, within] == 1
 
     def without_last_action(self) -> Dataset:
         """The same without the action before; shadows move up by one."""
         last = self.action + 1
-        keep = ~(self.owner == last).any(1)
+        keep = self.owner != last
         owner = self.owner[keep]
         owner = np.where(owner > last, owner - 1, owner)
         return replace(self, columns=np.asfortranarray(self.columns[:, keep]), owner=owner, inputs=self.inputs - 1)
 
     def variation(self) -> tuple[np.ndarray, np.ndarray]:
         """(K,) and (inputs,): rows in which a target, or an input, is not what it mostly is."""
-        of_targets = [
-            max(_unusual(self.y[:, q]) for q in np.flatnonzero(self.target == k)) for k in range(self.targets)
+        of_parts = np.array([max(_unusual(self.y[:, q]) for q in self.columns_of(p)) for p in range(self.parts)], int)
+        of_targets = [of_parts[share > 0].max() for share in self.share]
+        of_inputs = [
+            max(_unusual(self.columns[:, c]) for c in np.flatnonzero(self.owner == j)) for j in range(self.inputs)
         ]
-        owner = np.where(self.owner[:, 0] == self.owner[:, 1], self.owner[:, 0], -1)
-        of_inputs = [max(_unusual(self.columns[:, c]) for c in np.flatnonzero(owner == j)) for j in range(self.inputs)]
         return np.array(of_targets, int), np.array(of_inputs, int)
 
     def arrays(self, prefix: str) -> dict[str, np.ndarray]:
@@ -111,7 +134,7 @@ def dynamics_dataset(
     if last is not None:
         blocks.append(last)
     targets = [_outcome(data, int(i), kinds[i], bool(c)) for i, c in zip(index, changes)]
-    found = _dataset(blocks, data.obs, list(data.factors.names), list(kinds), targets, data, settings, seed, True)
+    found = _dataset(blocks, targets, data, settings, seed, dynamics=True)
     return found, Plan(index, changes, np.where(memory > MEMORY, memory, 0.0), moving)
 
 
@@ -128,7 +151,7 @@ def reward_dataset(data: Transitions, settings: Settings, seed: int) -> Dataset:
     context = [values[:, None] for values in data.context.values()]
     blocks.append(np.concatenate([_action(data), *context], 1))
     targets = [_reward(values) for values in data.rewards.values()]
-    return _dataset(blocks, state, list(data.factors.names), list(kinds), targets, data, settings, seed + 1, False)
+    return _dataset(blocks, targets, data, settings, seed + 1, dynamics=False)
 
 
 def _input(values: np.ndarray, kind: Kind) -> np.ndarray:
@@ -147,18 +170,44 @@ def _action(data: Transitions) -> np.ndarray:
     return columns if data.factors.discrete_actions is None else columns[:, : max(1, columns.shape[1] - 1)]
 
 
-def _outcome(data: Transitions, i: int, kind: Kind, changes: bool) -> tuple[np.ndarray, bool]:
+@dataclass(frozen=True)
+class _Part:
+    """What is predicted by one series of models."""
+
+    y: np.ndarray
+    """(T, q)."""
+    discrete: bool = False
+    within: np.ndarray | None = None
+    """(T,) the rows it speaks of; None: all."""
+
+
+def _outcome(data: Transitions, i: int, kind: Kind, changes: bool) -> list[_Part]:
     if changes:
-        return change(data.obs[:, i], data.next_obs[:, i], kind)[:, None], False
+        return _split(change(data.obs[:, i], data.next_obs[:, i], kind))
     after = data.next_obs[:, i]
     if kind in ("binary", "categorical"):
-        return _indicators(after), True
-    return _input(after, kind), False
+        return [_Part(_indicators(after), discrete=True)]
+    return [_Part(_input(after, kind))] if kind == "angle" else _split(after)
 
 
-def _reward(values: np.ndarray) -> tuple[np.ndarray, bool]:
+def _reward(values: np.ndarray) -> list[_Part]:
     few = len(np.unique(values[:1000])) <= 16 and len(np.unique(values)) <= 16
-    return (_indicators(values), True) if few else (values[:, None], False)
+    return [_Part(_indicators(values), discrete=True)] if few else _split(values)
+
+
+def _split(values: np.ndarray) -> list[_Part]:
+    """Whether there is another value than the usual one, and which; one part where no value is usual."""
+    levels, counts = np.unique(values, return_counts=True)
+    usual = int(counts.argmax())
+    few = len(levels) <= 16  # counts and the like: their other values are usual ones, too
+    if few or counts[usual] < USUAL * len(values) or not _apart(int(counts[usual]), len(values)):
+        return [_Part(values[:, None])]
+    other = values != levels[usual]
+    return [_Part(other[:, None].astype(float), discrete=True), _Part(values[:, None], within=other)]
+
+
+def _apart(usual: int, rows: int) -> bool:
+    return min(usual, rows - usual) >= FEWEST_APART
 
 
 def _indicators(values: np.ndarray) -> np.ndarray:
@@ -168,42 +217,58 @@ def _indicators(values: np.ndarray) -> np.ndarray:
 
 
 def _dataset(
-    blocks: list[np.ndarray], state: np.ndarray, names: list[str], kinds: list[Kind],
-    targets: list[tuple[np.ndarray, bool]], data: Transitions, settings: Settings, seed: int, dynamics: bool,
+    blocks: list[np.ndarray], targets: list[list[_Part]], data: Transitions, settings: Settings, seed: int,
+    dynamics: bool,
 ) -> Dataset:  # fmt: skip
     rng = np.random.default_rng([seed, 77])
     owner = np.repeat(np.arange(len(blocks)), [b.shape[1] for b in blocks])
-    owners = np.stack([owner, owner], 1)
     columns = _standardised(np.concatenate(blocks, 1))
-    pairs = related_pairs(state, names, kinds, rng) if settings.differences else np.zeros((0, 2), int)
-    differences = _standardised(state[:, pairs[:, 0]] - state[:, pairs[:, 1]]) if len(pairs) else columns[:, :0]
     shifted = _shifted(columns, settings.shadows, rng)
     shadow = len(blocks) + np.arange(settings.shadows)
     unit = _units(data.episode)
     order = rng.permutation(int(unit.max()) + 1)[unit]
     return Dataset(
-        columns=np.asfortranarray(np.concatenate([columns, differences, shifted], 1)),
-        owner=np.concatenate([owners, pairs.reshape(-1, 2), np.stack([shadow, shadow], 1)]),
+        columns=np.asfortranarray(np.concatenate([columns, shifted], 1)),
+        owner=np.concatenate([owner, shadow]),
         inputs=len(blocks),
-        action=len(names),
-        exogenous=len(names) + dynamics,
-        y=_standardised(np.concatenate([y for y, _ in targets], 1), [d for y, d in targets for _ in range(y.shape[1])])
-        if targets
-        else np.zeros((len(data), 0)),
-        target=np.repeat(np.arange(len(targets)), [y.shape[1] for y, _ in targets]),
-        discrete=np.array([d for _, d in targets], bool),
+        action=len(data.factors),
+        exogenous=len(data.factors) + dynamics,
         cluster=_clusters(data.episode),
         fold=order % settings.folds,
         kept=order // settings.folds % settings.kept_one_in == 0,
+        **_tabulated(targets, len(data)),
     )
 
 
-def _standardised(columns: np.ndarray, as_is: list[bool] | None = None) -> np.ndarray:
-    mean, std = columns.mean(0), columns.std(0)
-    std = np.where(std > 0, std, 1.0)
-    if as_is is not None:
-        mean, std = np.where(as_is, 0.0, mean), np.where(as_is, 1.0, std)
-    return np.asarray((columns - mean) / std)
+def _tabulated(targets: list[list[_Part]], rows: int) -> dict[str, np.ndarray]:
+    """The parts of all targets as columns; a part that several targets have in common stands there once."""
+    places: dict[bytes, int] = {}
+    columns: list[np.ndarray] = []
+    part: list[int] = []
+    discrete: list[bool] = []
+    within: list[int] = []
+    share = np.zeros((len(targets), sum(len(parts) for parts in targets)))
+    for k, parts in enumerate(targets):
+        for piece in parts:
+            key = piece.y.tobytes() if piece.discrete else f"{k}, not shared".encode()
+            if key not in places:
+                place = places[key] = len(discrete)
+                within.append(-1 if piece.within is None else part.index(places[piece.within.astype(float).tobytes()]))
+                columns += list(piece.y.T if piece.discrete else _standardised(piece.y, piece.within).T)
+                part += [place] * piece.y.shape[1]
+                discrete.append(piece.discrete)
+            share[k, places[key]] = 1.0 if piece.within is None else piece.within.mean()
+    return {
+        "y": np.stack(columns, 1) if columns else np.zeros((rows, 0)), "part": np.array(part, int),
+        "discrete": np.array(discrete, bool), "within": np.array(within, int), "share": share[:, : len(discrete)],
+    }  # fmt: skip
+
+
+def _standardised(columns: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+    """In units of their deviation in `rows`; None: in all."""
+    some = columns if rows is None else columns[rows]
+    mean, std = some.mean(0), some.std(0)
+    return np.asarray((columns - mean) / np.where(std > 0, std, 1.0))
 
 
 def _shifted(columns: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -56,34 +56,56 @@ class Pooled:
         return np.where(self.error > 0, self.delta / np.maximum(self.error, 1e-12), 0.0)
 
 
-def pool(found: list[list[dict[str, np.ndarray]]], inputs: int, asked: list[int]) -> Pooled:
-    """`found[k]` is the evidence of target k on every fold it was measured on; `asked[k]` how many those should be."""
+def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: int, asked: list[int]) -> Pooled:
+    """`found[p]` is the evidence on part p, of every fold it was measured on; `asked[p]` how many those should be.
+
+    `share` (K, P) is what each part counts in each target: log-likelihoods of parts add up.
+    """
     count = len(found)
     scatter = _fit_scatter(found)
-    delta, error, bundled = np.zeros((count, inputs)), np.zeros((count, inputs)), np.zeros((count, inputs))
+    delta, error, given_all = (np.zeros((count, inputs)) for _ in range(3))
+    bundled, bundled_error = np.zeros((count, inputs)), np.zeros((count, inputs))
     tested = np.zeros((count, inputs), int)
     limit, efficiency = np.full(count, np.inf), np.full(count, LEAST_EFFICIENCY)
-    for k, parts in enumerate(found):
+    explained = np.zeros(count)
+    for p, parts in enumerate(found):
         if not parts:
             continue
         weight = np.stack([(part["tested"] > 0) | (n == 0) for n, part in enumerate(parts)]).astype(float)
         total = weight.sum(0)
-        delta[k] = (weight * np.stack([part["delta"] for part in parts])).sum(0) / total
+        delta[p] = (weight * np.stack([part["delta"] for part in parts])).sum(0) / total
         own = np.sqrt((weight * np.stack([part["stderr"] for part in parts]) ** 2).sum(0)) / total
         usual = np.sqrt(np.mean([part["shadows"][:, 1] ** 2 for part in parts]))
         usual = max(usual, parts[0]["planted"][1] / 2)  # a model that uses nothing has shadows without any scatter
         own = np.where(own > 0, own, usual)
-        error[k] = np.sqrt(own**2 + scatter[k] ** 2 / total)
-        tested[k] = parts[0]["tested"]
-        bundled[k] = _bundle_z(parts, scatter[k])
-        limit[k] = np.sqrt((usual**2 + scatter[k] ** 2) / len(parts))
-        efficiency[k] = np.clip(parts[0]["planted"][0] / PLANTED, LEAST_EFFICIENCY, 1.0)
-    explained = np.array([_explained(parts[0]["loss"]) if parts else 0.0 for parts in found])
-    given_all = np.array(
-        [parts[0].get("given_all", parts[0]["delta"]) if parts else np.zeros(inputs) for parts in found]
-    )
+        error[p] = np.sqrt(own**2 + scatter[p] ** 2 / total)
+        tested[p] = parts[0]["tested"]
+        bundled[p] = np.mean([part["bundled"] for part in parts], 0)
+        squares = np.sum([part["bundled_stderr"] ** 2 for part in parts], 0)
+        bundled_error[p] = np.sqrt(squares / len(parts) ** 2 + scatter[p] ** 2)
+        limit[p] = np.sqrt((usual**2 + scatter[p] ** 2) / len(parts))
+        efficiency[p] = np.clip(parts[0]["planted"][0] / PLANTED, LEAST_EFFICIENCY, 1.0)
+        explained[p] = _explained(parts[0]["loss"])
+        given_all[p] = parts[0].get("given_all", parts[0]["delta"])
     settled = np.array([len(parts) >= n for parts, n in zip(found, asked)], bool)
-    return Pooled(delta, error, tested, bundled, limit, efficiency, settled, given_all, explained)
+    of = share > 0
+    together = share @ bundled
+    return Pooled(
+        delta=share @ delta,
+        error=np.where(_all(of, error.max(1, initial=0) > 0)[:, None], np.sqrt(share**2 @ error**2), 0.0),
+        tested=np.array([tested[own].max(0, initial=0) for own in of], int).reshape(len(of), inputs),
+        bundled=np.where(together != 0, together / np.maximum(np.sqrt(share**2 @ bundled_error**2), 1e-12), 0.0),
+        limit_error=np.array([np.sqrt(((s[own] * limit[own]) ** 2).sum()) for s, own in zip(share, of)]),
+        efficiency=np.array([efficiency[own].min(initial=1.0) for own in of]),
+        settled=_all(of, settled),
+        given_all=share @ given_all,
+        explained=np.array([(s[own] * explained[own]).sum() for s, own in zip(share, of)]),
+    )
+
+
+def _all(of: np.ndarray, yes: np.ndarray) -> np.ndarray:
+    """(K,) whether something holds of every part of a target."""
+    return np.array([yes[own].all() for own in of], bool)
 
 
 def _explained(loss: np.ndarray) -> float:
@@ -92,14 +114,8 @@ def _explained(loss: np.ndarray) -> float:
     return 0.5 * float(np.log(constant / model)) if rows < FEW_TESTED else np.inf
 
 
-def _bundle_z(parts: list[dict[str, np.ndarray]], scatter: float) -> np.ndarray:
-    delta = np.mean([part["bundled"] for part in parts], 0)
-    error = np.sqrt(np.sum([part["bundled_stderr"] ** 2 for part in parts], 0) / len(parts) ** 2 + scatter**2)
-    return np.where(delta != 0, delta / np.maximum(error, 1e-12), 0.0)
-
-
 def _fit_scatter(found: list[list[dict[str, np.ndarray]]]) -> np.ndarray:
-    """(K,) how far refits scatter beyond the error over episodes: a target's own shadows, and those of all others.
+    """(P,) how far refits scatter beyond the error over episodes: a part's own shadows, and those of all others.
 
     In units of the usual error, since targets differ in size by orders of magnitude.
     """

@@ -1,4 +1,4 @@
-"""One target from start to evidence: candidates, refits, controls. A job: a pure function from arrays to arrays.
+"""One part of a target from start to evidence: candidates, refits, controls. A job: a pure function of arrays.
 
 Candidates are pruned in groups before each of those left is tested alone: a model without the weaker half that
 predicts new episodes as well has no need of any of them, and fewer useless inputs make sharper tests.
@@ -7,11 +7,12 @@ predicts new episodes as well has no need of any of them, and fewer useless inpu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from cbm.discovery.contact import differences
 from cbm.discovery.dataset import Dataset
 from cbm.discovery.refit import FLOOR, Refits, Rows, Structure
 from cbm.discovery.screen import MOST_SEEN, SIGNIFICANT, Additive, additive, product_scores, tree_gains
@@ -19,6 +20,7 @@ from cbm.discovery.trees import Trees
 
 MOST_CANDIDATES = 24
 PAIRED = 5.5  # deviations of the best of all products, from which on a pair is looked at
+TINY = 1e-4  # share of all gain, below which nobody looks
 FOUND = 1.5  # times a shadow's gain, from which on trees have found something
 SURE = 6.0  # errors above zero: no second opinion is needed
 NEGLIGIBLE = 2e-4  # nats that nobody looks for
@@ -36,7 +38,7 @@ SHOWN = 3.0  # times a shadow's gain, for causes of a target's spread
 
 @dataclass
 class Evidence:
-    """What was measured of one target on one fold; arrays over all real inputs."""
+    """What was measured of one part of a target on one fold; arrays over all real inputs."""
 
     delta: np.ndarray
     """(J,) nats that a refit without the input loses on new episodes."""
@@ -67,22 +69,21 @@ def screen_job(shared: Mapping[str, np.ndarray], problem: str) -> dict[str, np.n
     return {k: np.asarray(v) for k, v in vars(additive(data, np.flatnonzero(data.fold != 0))).items()}
 
 
-def target_job(
-    shared: Any, problem: str, target: int, fold: int, own: int, cells: list[int] | None = None,
+def part_job(
+    shared: Any, problem: str, part: int, fold: int, own: int, cells: list[int] | None = None,
     candidates: list[int] | None = None, structure: list[float] | None = None, spread: bool = True,
+    pairs: bool = True,
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """Evidence on one target and fold. `own` is the input that needs no test (-1: none).
+    """Evidence on one part of a target and one fold. `own` is the input that needs no test (-1: none).
 
-    `spread`: whether causes of how far the target scatters are sought, too.
+    `spread`: whether causes of how far the target scatters are sought, too. `pairs`: whether models see differences.
 
     `cells`, `candidates` and `structure` come from an earlier fold: then only those cells are tested.
     """
     data, screened = _load(shared, problem)
-    columns = np.flatnonzero(data.target == target)
-    rows = rows_of(data, fold)
-    work = _Target(data, screened, columns, rows, own)
+    work = _Part(data, screened, part, fold, own, pairs)
     if candidates is None:
-        found = work.search(_trees(fold, tuple(work.seen())), spread)
+        found = work.search(spread)
     else:
         assert structure is not None and cells is not None
         found = work.retest(candidates, cells, Structure(int(structure[0]), structure[1], int(structure[2])))
@@ -93,9 +94,10 @@ def target_job(
     }  # fmt: skip
 
 
-def rows_of(data: Dataset, fold: int) -> Rows:
-    test = data.fold == fold
-    return Rows(*(np.flatnonzero(part) for part in (~test & ~data.kept, ~test & data.kept, test)))
+def rows_of(data: Dataset, fold: int, part: int) -> Rows:
+    """The rows that a part speaks of, on one fold."""
+    mine, test = data.rows_of(part), data.fold == fold
+    return Rows(*(np.flatnonzero(mine & some) for some in (~test & ~data.kept, ~test & data.kept, test)))
 
 
 _cache: dict[Any, Any] = {}
@@ -112,51 +114,83 @@ def _load(shared: Any, problem: str) -> tuple[Dataset, Additive]:
     return _cache["data"], _cache["screened"]
 
 
-def _trees(fold: int, seen: tuple[int, ...]) -> Trees:
-    """Trees over all inputs in view of the problem just loaded, binned once for all targets that see the same."""
-    if _cache.get("seen") != (fold, seen):
-        data = _cache["data"]
-        rows = rows_of(data, fold)
-        columns = np.flatnonzero(np.isin(data.owner, seen).all(1))
-        _cache["trees"] = Trees(data.columns[:, columns], data.owner[columns], rows.fit, rows.kept)
-        _cache["seen"] = (fold, seen)
+def _trees(key: tuple[Any, ...], x: np.ndarray, owner: np.ndarray, rows: Rows) -> Trees:
+    """Trees over all inputs in view, binned once for all parts of the problem just loaded that see the same."""
+    if _cache.get("seen") != key:
+        _cache.update(seen=key, trees=Trees(x, owner, rows.fit, rows.kept))
     return _cache["trees"]
 
 
-class _Target:
-    """One target on one fold."""
+class _Part:
+    """One part of a target on one fold."""
 
-    def __init__(self, data: Dataset, screened: Additive, columns: np.ndarray, rows: Rows, own: int):
-        self.data, self.rows, self.own = data, rows, own
-        self.y = np.array(data.y[:, columns])
-        self.residual = screened.residual[:, columns]
-        self.wald, self.grouped = screened.wald[columns].max(0), screened.grouped[columns].max(0)
-        self.nats = screened.nats[columns].max(0)
+    def __init__(self, data: Dataset, screened: Additive, part: int, fold: int, own: int, pairs: bool):
+        self.data, self.screened, self.part, self.fold, self.own = data, screened, part, fold, own
+        self.columns, self.within = data.columns_of(part), int(data.within[part])
+        self.rows = rows_of(data, fold, part)
+        self.y = np.array(data.y[:, self.columns])
+        self.wald, self.grouped = screened.wald[self.columns].max(0), screened.grouped[self.columns].max(0)
         self.bundle = screened.bundle
         exogenous = set(self.bundle[data.exogenous : data.inputs]) - {-1}
         self.shows_action = np.isin(self.bundle, list(exogenous)) & (np.arange(len(self.bundle)) < data.action)
         """Variables that go with the action or the one before: these are always in view, so they tell nothing."""
-        self.cluster = np.unique(data.cluster[rows.test], return_inverse=True)[1]
+        self.cluster = np.unique(data.cluster[self.rows.test], return_inverse=True)[1]
         self.candidates: list[int] = []
-        self.discrete = bool(data.discrete[data.target[columns[0]]])
+        self.structure = Structure()
+        self.discrete = bool(data.discrete[part])
         self.always = [*([own] if own >= 0 else []), *range(data.action, data.inputs)]
-        shadows = np.arange(data.inputs, int(data.owner.max()) + 1)
-        self.shadows = [int(j) for j in shadows]
+        self.shadows = [int(j) for j in np.arange(data.inputs, int(data.owner.max()) + 1)]
+        self.seen = self._seen()
+        self.x, self.owner = self._table(pairs)
 
-    def seen(self) -> np.ndarray:
-        """Inputs that trees look at when everything is searched: all, or the most useful ones of very many."""
+    def _seen(self) -> list[int]:
+        """Inputs that are looked at: all, or of very many the most useful ones, their mates, and shadows."""
         inputs = self.data.inputs
         if inputs <= MOST_SEEN:
-            return np.arange(inputs + len(self.shadows))
-        best = np.argsort(-self.wald[:inputs], kind="stable")[:MOST_SEEN]
-        return np.concatenate([np.sort(best), self.shadows])
+            return [*range(inputs), *self.shadows]
+        best = np.argsort(-self.wald[:inputs], kind="stable")[:MOST_SEEN].tolist()
+        return sorted({*best, *self._mates(best), *self.always, *self.shadows})
+
+    def _mates(self, chosen: list[int]) -> list[int]:
+        """Inputs that hardly vary apart from those chosen, or from each other while they show together."""
+        inputs = self.data.inputs
+        bundles = set(self.bundle[chosen]) | set(self.bundle[:inputs][self.grouped[:inputs] > BUNDLED])
+        mates = np.flatnonzero(np.isin(self.bundle[:inputs], list(bundles - {-1})) & ~self.shows_action[:inputs])
+        return [int(j) for j in mates]
+
+    def _table(self, with_differences: bool) -> tuple[np.ndarray, np.ndarray]:
+        """(T, C) columns of what is seen, and differences of two of them; (C, 2) the inputs they belong to."""
+        data = self.data
+        chosen = np.flatnonzero(np.isin(data.owner, self.seen))
+        x, owner = data.columns[:, chosen], data.owner[chosen]
+        owners = np.stack([owner, owner], 1)
+        if not with_differences:
+            return x, owners
+        variables = np.flatnonzero(owner < data.action)
+        pairs, more = differences(x[:, variables], self.y, self.rows.fit)
+        return np.concatenate([x, more], 1), np.concatenate([owners, owner[variables[pairs]]])
+
+    def _look(self) -> None:
+        """What the closed form says of this part: known already, unless the part speaks of some rows only."""
+        if self.within < 0:
+            self.residual, self.nats = self.screened.residual[:, self.columns], self.screened.nats[self.columns].max(0)
+            return
+        plain = self.owner[:, 0] == self.owner[:, 1]
+        view = replace(self.data, columns=self.x[:, plain], owner=self.owner[plain, 0], y=self.y)
+        found = additive(view, np.sort(np.concatenate([self.rows.fit, self.rows.kept])), self.bundle)
+        self.residual, self.wald = found.residual, found.wald.max(0)
+        self.grouped, self.nats = found.grouped.max(0), found.nats.max(0)
 
     # Phases
 
-    def search(self, trees: Trees, spread: bool) -> Evidence:
+    def search(self, spread: bool) -> Evidence:
         """Candidates from two looks at everything, without those of no use; a third look at what their model leaves
         over, which brings back what was dropped by mistake; then each candidate alone."""
-        gains, _ = tree_gains(trees, self.data.inputs, self.residual)
+        self._look()
+        pairs = self.owner[self.owner[:, 0] != self.owner[:, 1]]
+        key = (self.fold, self.within, tuple(self.seen), self.part if len(pairs) else None)
+        trees = _trees(key, self.x, self.owner, self.rows)
+        gains = self._first_gains(trees)
         score = np.maximum(self.wald / SIGNIFICANT, self._padded(gains) / FOUND)
         score = np.maximum(score, self._pairs() / PAIRED)
         self.candidates = self._chosen(score)
@@ -190,11 +224,15 @@ class _Target:
 
     def _pairs(self) -> np.ndarray:
         """(J,) how clearly products of an input with others show in what the closed form leaves over."""
-        seen = self.seen()
-        plain = (self.data.owner[:, 0] == self.data.owner[:, 1]) & np.isin(self.data.owner[:, 0], seen)
-        columns = np.flatnonzero(plain & (self.data.owner[:, 0] < self.data.inputs))
-        x = self.data.columns[np.ix_(self.rows.fit, columns)]
-        return product_scores(x, self.data.owner[columns, 0], self.residual[self.rows.fit], len(self.wald))
+        plain = np.flatnonzero((self.owner[:, 0] == self.owner[:, 1]) & (self.owner[:, 0] < self.data.inputs))
+        x = self.x[np.ix_(self.rows.fit, plain)]
+        return product_scores(x, self.owner[plain, 0], self.residual[self.rows.fit], len(self.wald))
+
+    def _first_gains(self, trees: Trees) -> np.ndarray:
+        """What trees find in what the closed form leaves over, unless that is rounding."""
+        if (self.residual[self.rows.fit] ** 2).sum(1).mean() < FLOOR:
+            return np.zeros(len(self.wald))
+        return tree_gains(trees, self.data.inputs, self.residual)[0]
 
     def _padded(self, gains: np.ndarray) -> np.ndarray:
         return np.pad(gains, (0, len(self.wald) - len(gains)))
@@ -204,30 +242,45 @@ class _Target:
         inputs = self.data.inputs
         order = np.argsort(-score[:inputs], kind="stable")
         chosen = [int(j) for j in order if score[j] > 1 and not self.shows_action[j]][:MOST_CANDIDATES]
-        bundles = set(self.bundle[chosen]) | {self.bundle[j] for j in range(inputs) if self.grouped[j] > BUNDLED}
-        mates = [j for j in range(inputs) if self.bundle[j] >= 0 and self.bundle[j] in bundles]
-        mates = [j for j in mates if not self.shows_action[j]]
-        return list(dict.fromkeys([*chosen, *mates, *self.always]))
+        return list(dict.fromkeys([*chosen, *self._mates(chosen), *self.always]))
 
     def _prune(self, refits: Refits, score: np.ndarray) -> Refits:
         """Without the weaker half of the candidates, or quarter, as long as new episodes are predicted as well."""
         share = 2 if len(self.rows.fit) >= PRUNED_ROWS else 8
-        while len(self.candidates) > FEW_CANDIDATES and share <= 4:
-            order = sorted(self.candidates, key=lambda j: score[j])
-            weak = [j for j in order if j not in self.always][: len(order) // share]
-            delta, stderr = self._loss_without(refits, set(weak))
+        if (unused := self._unused(refits)) and len(self.candidates) > FEW_CANDIDATES:
+            self.candidates = [j for j in self.candidates if j not in unused]
+            refits = self._refits(self.y)
+        kept, dropped, usual = list(self.candidates), set[int](), refits.full
+        while len(kept) > FEW_CANDIDATES and share <= 4:
+            order = sorted(kept, key=lambda j: score[j])
+            weak = set([j for j in order if j not in self.always][: len(order) // share])
+            without = refits.without(dropped | weak)
+            delta, stderr = self._nats(usual, without)
             if delta < max(stderr, NEGLIGIBLE):
-                self.candidates = [j for j in self.candidates if j not in weak]
-                refits = self._refits(self.y)
+                kept, dropped, usual = [j for j in kept if j not in weak], dropped | weak, without
             else:
                 share *= 2
-        return refits
+        if not dropped:
+            return refits
+        self.candidates = kept
+        return self._refits(self.y)
+
+    def _unused(self, refits: Refits) -> set[int]:
+        """Candidates that neither the closed form nor trees use more than shadows."""
+        if refits.gains is None:
+            return set()
+        usual = max(refits.gains[s] for s in self.shadows[:CONTROLS])
+        bound = max(FOUND * usual, TINY * refits.gains.sum())
+        shown = refits.structure.order > 0  # in the closed form, where there is one
+        weak = {j for j in self.candidates if refits.gains[j] <= bound and not (shown and self.wald[j] > SIGNIFICANT)}
+        return weak - set(self.always)
 
     # Tests
 
     def _refits(self, y: np.ndarray, structure: Structure | None = None) -> Refits:
         inputs = self.candidates + self.shadows[:CONTROLS]
-        refits = Refits(self.data.columns, self.data.owner, y, inputs, self.rows, structure)
+        trees_only = self.structure.order == 0 and self.structure.rounds > 0  # as with more candidates
+        refits = Refits(self.x, self.owner, y, inputs, self.rows, structure, trees_only)
         self.structure = refits.structure
         return refits
 
@@ -237,8 +290,10 @@ class _Target:
         return left
 
     def _loss_without(self, refits: Refits, hidden: set[int]) -> tuple[float, float]:
-        """Nats lost, and the standard error over episodes."""
-        full, without = refits.full, refits.without(hidden)
+        """Nats lost without some inputs, and the standard error over episodes."""
+        return self._nats(refits.full, refits.without(hidden))
+
+    def _nats(self, full: np.ndarray, without: np.ndarray) -> tuple[float, float]:
         a, b = full.mean() + FLOOR, without.mean() + FLOOR
         return 0.5 * float(np.log(b / a)), cluster_stderr(0.5 * (without / b - full / a), self.cluster)
 
@@ -280,9 +335,7 @@ class _Target:
             return
         before = self.candidates
         self.candidates = list(dict.fromkeys([*before, *new]))
-        of_spread = Refits(
-            self.data.columns, self.data.owner, spread, self.candidates + self.shadows[:CONTROLS], self.rows
-        )
+        of_spread = Refits(self.x, self.owner, spread, self.candidates + self.shadows[:CONTROLS], self.rows)
         usual = max(self._loss_without(of_spread, {s})[0] for s in self.shadows[:CONTROLS])
         for j in new:
             delta, stderr = self._loss_without(of_spread, {j})

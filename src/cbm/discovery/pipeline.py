@@ -24,7 +24,7 @@ import numpy as np
 
 from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_dataset, some_rows
 from cbm.discovery.decide import Verdicts
-from cbm.discovery.judge import judge, open_cells, pool
+from cbm.discovery.judge import Pooled, judge, open_cells, pool
 from cbm.discovery.settings import Settings
 from cbm.jobs import Job, Pool, Shared, Store, default_workers
 from cbm.transitions import Transitions
@@ -32,7 +32,7 @@ from cbm.transitions import Transitions
 LAST_ACTION = 8.0  # deviations of a chi-square that the action before must be worth to some target
 Progress = Callable[[str, float], None]
 """Stage ("screening", "measuring", "measuring again", "prediction") and the fraction of it that is done."""
-Parts = dict[str, np.ndarray]
+Arrays = dict[str, np.ndarray]
 
 
 @dataclass
@@ -44,12 +44,23 @@ class Problem:
     own: np.ndarray
     """(K,) the input that needs no test, since the target is a change of it; -1: none."""
     bundle: np.ndarray | None = None
-    found: list[list[Parts]] | None = None
+    found: list[list[Arrays]] | None = None
+    """What was measured of each part, fold by fold."""
     asked: list[int] | None = None
+    """On how many folds each part is to be measured."""
 
     @property
-    def targets(self) -> range:
-        return range(self.data.targets)
+    def parts(self) -> range:
+        return range(self.data.parts)
+
+    def own_of(self, part: int) -> int:
+        """The input that needs no test in a part; -1 where several targets share it."""
+        owners = self.own[self.data.share[:, part] > 0]
+        return int(owners[0]) if len(owners) == 1 else -1
+
+    def pooled(self) -> Pooled:
+        assert self.found is not None and self.asked is not None
+        return pool(self.found, self.data.share, self.data.inputs, self.asked)
 
 
 @dataclass
@@ -75,10 +86,10 @@ class Runner:
     def __init__(self, pool: Pool, folder: Path, store: Store, ceiling: Ceiling, progress: Progress | None):
         self.pool, self.folder, self.store, self.ceiling, self.progress = pool, folder, store, ceiling, progress
 
-    def share(self, arrays: Parts) -> None:
+    def share(self, arrays: Arrays) -> None:
         Shared.write(self.folder, arrays)
 
-    def run(self, jobs: list[Job], stage: str, start: float, stop: float, counted: bool = True) -> dict[str, Parts]:
+    def run(self, jobs: list[Job], stage: str, start: float, stop: float, counted: bool = True) -> dict[str, Arrays]:
         def report(done: int, total: int) -> None:
             if self.progress:
                 self.progress(stage, start + (stop - start) * done / max(total, 1))
@@ -99,7 +110,7 @@ def measure_problems(problems: list[Problem], runner: Runner, settings: Settings
 def _screen(problems: list[Problem], runner: Runner, settings: Settings) -> None:
     found = runner.run([_screen_job(p) for p in problems], "screening", 0.0, 0.5, counted=False)
     for problem in problems:
-        problem.found, problem.asked = [[] for _ in problem.targets], [1 for _ in problem.targets]
+        problem.found, problem.asked = [[] for _ in problem.parts], [1 for _ in problem.parts]
         parts = found.get(_screen_job(problem).key)
         if parts is not None and settings.last_action == "auto" and not _needs_last_action(problem.data, parts):
             problem.data = problem.data.without_last_action()
@@ -116,16 +127,17 @@ def _screen_job(problem: Problem) -> Job:
     return Job(key, "cbm.discovery.measure:screen_job", {"problem": problem.name})
 
 
-def _needs_last_action(data: Dataset, parts: Parts) -> bool:
+def _needs_last_action(data: Dataset, parts: Arrays) -> bool:
     """Whether any target needs the action before, alone or together with what shows it; True if it is no input."""
     last = data.action + 1
     return data.inputs == last or bool(max(parts["wald"][:, last].max(), parts["grouped"][:, last].max()) > LAST_ACTION)
 
 
 def _measure(problems: list[Problem], runner: Runner, settings: Settings) -> None:
-    """Every target on the first fold; a Gaussian of constant spread, the explicit model, has a mean alone."""
+    """Every part on the first fold; a Gaussian of constant spread, the explicit model, has a mean alone."""
     ready = [p for p in problems if p.bundle is not None]
-    jobs = [_job(p, k, 0, spread=settings.model != "explicit") for p in ready for k in p.targets]
+    options = {"spread": settings.model != "explicit", "pairs": settings.differences}
+    jobs = [_job(p, k, 0, **options) for p in ready for k in p.parts]
     _collect(ready, runner.run(jobs, "measuring", 0.0, 1.0))
 
 
@@ -134,40 +146,51 @@ def _retest(problems: list[Problem], runner: Runner, settings: Settings) -> None
     jobs = []
     for problem in problems:
         assert problem.found is not None and problem.asked is not None
-        pooled = pool(problem.found, problem.data.inputs, problem.asked)
-        for k, cells in enumerate(open_cells(pooled, problem.own)):
-            if cells:
-                problem.asked[k] = settings.folds
-                asked = {name: problem.found[k][0][name].tolist() for name in ("candidates", "structure")}
-                jobs += [_job(problem, k, f, cells=cells, **asked) for f in range(1, settings.folds)]
+        cells = open_cells(problem.pooled(), problem.own)
+        for p in problem.parts:
+            asked = _asked_of(problem, p, cells)
+            if asked:
+                problem.asked[p] = settings.folds
+                chosen: dict[str, Any] = {
+                    name: problem.found[p][0][name].tolist() for name in ("candidates", "structure")
+                }
+                chosen["pairs"] = settings.differences
+                jobs += [_job(problem, p, f, cells=asked, **chosen) for f in range(1, settings.folds)]
     # Which cells are open depends on all targets: with some of them missing, another call would ask something else.
     if all(parts for problem in problems for parts in problem.found or []):
         _collect(problems, runner.run(jobs, "measuring again", 0.0, 1.0))
 
 
-def _job(problem: Problem, target: int, fold: int, **options: Any) -> Job:
-    own = int(problem.own[target])
+def _asked_of(problem: Problem, part: int, cells: list[list[int]]) -> list[int]:
+    """The open cells of all targets of a part that are candidates in it."""
+    assert problem.found is not None
+    if not problem.found[part]:
+        return []
+    tested = problem.found[part][0]["tested"]
+    wanted = {j for k in np.flatnonzero(problem.data.share[:, part]) for j in cells[k]}
+    return sorted(j for j in wanted if tested[j] == 2)
+
+
+def _job(problem: Problem, part: int, fold: int, **options: Any) -> Job:
     return Job(
-        f"{problem.name}-{target}-{fold}", "cbm.discovery.measure:target_job",
-        {"problem": problem.name, "target": target, "fold": fold, "own": own, **options},
+        f"{problem.name}-{part}-{fold}", "cbm.discovery.measure:part_job",
+        {"problem": problem.name, "part": part, "fold": fold, "own": problem.own_of(part), **options},
     )  # fmt: skip
 
 
-def _collect(problems: list[Problem], results: dict[str, Parts]) -> None:
+def _collect(problems: list[Problem], results: dict[str, Arrays]) -> None:
     for problem in problems:
         assert problem.found is not None
-        for k in problem.targets:
-            problem.found[k] += [
-                parts for key, parts in results.items() if key.rsplit("-", 1)[0] == f"{problem.name}-{k}"
+        for p in problem.parts:
+            problem.found[p] += [
+                arrays for key, arrays in results.items() if key.rsplit("-", 1)[0] == f"{problem.name}-{p}"
             ]
 
 
 def verdicts(problem: Problem, names: list[str], settings: Settings) -> Verdicts:
-    assert problem.found is not None and problem.asked is not None
-    pooled = pool(problem.found, problem.data.inputs, problem.asked)
     bundle = problem.bundle if problem.bundle is not None else np.full(problem.data.inputs, -1)
     data = problem.data
-    return judge(pooled, bundle[: data.inputs], names, settings, data.variation())
+    return judge(problem.pooled(), bundle[: data.inputs], names, settings, data.variation())
 
 
 @contextmanager

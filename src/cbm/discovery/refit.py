@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cbm.discovery.regression import MOST_POWERS, Basis, Gram
-from cbm.discovery.trees import Trees
+from cbm.discovery.trees import Trees, gains_of
 
 RIDGES = (1e-8, 1e-3, 1e-1)
 FEW_ROWS = 20_000  # below which the ridge is chosen on kept-out rows
+CHOOSING = 20_000  # rows on which closed forms are compared, and as many kept-out ones, at most
 BETTER = 0.998  # share of the loss on kept-out rows that a richer model must get below
 ROUNDS = 120  # of boosting, at most
-HALF = 0.5  # share of a target's variance that a closed form leaves over, from which on trees also begin without it
+HALF = 0.2  # share of a target's variance that a closed form leaves over, from which on trees also begin without it
 FLOOR = 1e-8  # variance, in units of the target's: what is below is rounding
 TAME = 0.3  # share of the squared error in a thousandth of the rows, from which on outliers are drawn in
 
@@ -49,11 +50,11 @@ class Refits:
 
     def __init__(
         self, columns: np.ndarray, owner: np.ndarray, y: np.ndarray, candidates: list[int], rows: Rows,
-        structure: Structure | None = None,
+        structure: Structure | None = None, trees_only: bool = False,
     ):  # fmt: skip
         """`columns` (T, C) and their `owner` (C, 2); `y` (T, q) one column, or the levels of a discrete target.
 
-        `structure` as another fold has chosen it; left out, kept-out rows choose.
+        `structure` as another fold has chosen it; left out, kept-out rows choose, with `trees_only` among trees.
         """
         seen = np.asarray(np.isin(owner, candidates).all(1))
         every = np.concatenate([rows.fit, rows.kept, rows.test])
@@ -61,22 +62,25 @@ class Refits:
         self.columns, self.owner, self.y = _taken(columns, every, seen), owner[seen], y[every]
         self.mean = self.y[self.fit].mean(0)
         self.basis = Basis.fit(self.columns[: len(self.fit)], self.owner)
-        self._use(1 if structure is None else structure.order)
+        self.features: np.ndarray | None = None
+        if structure is not None and structure.order:
+            self._use(structure.order)
         self.trees: Trees | None = None
+        self.gains: np.ndarray | None = None
+        """(J,) what each input's splits gain in the trees that were chosen; None: no trees, or chosen elsewhere."""
         self.structure = structure or Structure()
-        self.residual = self._choose() if structure is None else self._fitted()
+        self.residual = self._choose(trees_only) if structure is None else self._fitted()
 
-    def _use(self, order: int) -> bool:
-        """Make the features of an order and their Gram matrix; False where they are not more than the simpler ones."""
-        features, of = self.basis.features(self.columns, order, min(MOST_POWERS, len(self.fit) // 5))
-        if order > 1 and features.shape[1] == len(self.basis.singles()):
-            return False
-        self.features, self.of = features, of
-        self.gram = Gram.of(features[: len(self.fit)])
+    def _use(self, order: int) -> None:
+        """Make the features of an order and their Gram matrix."""
+        most = min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5)
+        self.features, self.of = self.basis.features(self.columns, order, most)
+        self.gram = Gram.of(self.features[: len(self.fit)])
         self._set_moments()
-        return True
 
     def _set_moments(self) -> None:
+        if self.features is None:
+            return
         centred = self.y[: len(self.fit)] - self.mean
         self.moments = self.features[: len(self.fit)].T @ centred
 
@@ -111,43 +115,60 @@ class Refits:
             residual = self._boost(residual, set(), self.structure.rounds, watch=False)[0]
         return residual
 
-    def _choose(self) -> np.ndarray:
+    def _choose(self, trees_only: bool = False) -> np.ndarray:
         """Settle the structure on kept-out rows; returns the residual of every row."""
-        self.structure, residual = self._choose_closed()
+        residual = self.y - self.mean if trees_only else self._use_best()
         if self._tame(residual):
-            self.structure, residual = self._choose_closed()
+            residual = self.y - self.mean if trees_only else self._use_best()
         best = self._loss(residual)
         if best < 2 * FLOOR:
             return residual
         self.trees = Trees(self.columns, self.owner, self.fit, self.kept)
         found = replace(self.structure)
         starts = [self.structure.order]
-        if self.structure.order and best > HALF * float((self.y[self.kept] - self.mean).var()):
+        if self.structure.order and best > HALF * float(((self.y[self.kept] - self.mean) ** 2).mean()):
             starts.append(0)  # what a closed form gets wrong, trees would have to undo
         for start in starts:
             option = replace(self.structure, order=start)
             left, rounds = self._boost(self.y - self._closed(option, set()), set(), ROUNDS, watch=True)
             if rounds and self._loss(left) < BETTER * best:
                 best, residual, found = self._loss(left), left, replace(option, rounds=rounds)
+                self.gains = self._last_gains
         self.structure = found
         return residual
 
-    def _choose_closed(self) -> tuple[Structure, np.ndarray]:
-        """The order and the ridge that kept-out rows like best; their features stay in use."""
-        found, residual = Structure(), self.y - self.mean
+    def _use_best(self) -> np.ndarray:
+        """The closed form that kept-out rows like best, if they like any; the residual of every row."""
+        self.structure = self._chosen_closed()
+        residual = self.y - self.mean
+        if self.structure.order:
+            self._use(self.structure.order)
+            left = self.y - self._closed(self.structure, set())
+            if self._loss(left) < BETTER * self._loss(residual):
+                return left
+            self.structure = Structure()
+        return residual
+
+    def _chosen_closed(self) -> Structure:
+        """The order and the ridge that kept-out rows like best; of very many rows some are enough to tell."""
+        fit, kept = (rows[:: max(1, len(rows) // CHOOSING)] for rows in (self.fit, self.kept))
+        x, y = self.columns[np.concatenate([fit, kept])], self.y[np.concatenate([fit, kept])] - self.mean
+        found, best = Structure(), float((y[len(fit) :] ** 2).mean()) + FLOOR
         for order in (1, 2, 3):
-            if not self._use(order):
+            features, _ = self.basis.features(x, order, min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5))
+            if order > 1 and features.shape[1] == len(self.basis.singles()):
                 continue
+            gram = Gram.of(features[: len(fit)])
+            moments = features[: len(fit)].T @ (y[: len(fit)] - y[: len(fit)].mean(0))
             for ridge in RIDGES if len(self.fit) < FEW_ROWS else RIDGES[:1]:
-                option = Structure(order, ridge)
-                left = self.y - self._closed(option, set())
-                if self._loss(left) < BETTER * self._loss(residual):
-                    found, residual = option, left
-            if self._loss(residual) < 2 * FLOOR:
+                weights = gram.solve(moments, np.arange(len(moments)), ridge)
+                left = y[len(fit) :] - (features[len(fit) :] - gram.mean) @ weights
+                loss = float((left**2).mean()) + FLOOR
+                if loss < BETTER * best:
+                    found, best = Structure(order, ridge), loss
+            if best < 2 * FLOOR:
                 break
-        if found.order:
-            self._use(found.order)
-        return found, residual
+        return found
 
     def _tame(self, residual: np.ndarray) -> bool:
         """Draw in outliers where a few rows make up most of the squared error; the target is then the same for all.
@@ -174,6 +195,7 @@ class Refits:
         keep = np.arange(len(self.of))
         if hidden:
             keep = keep[~np.isin(self.of, list(hidden)).any(1)]
+        assert self.features is not None
         weights = self.gram.solve(self.moments, keep, structure.ridge)
         return np.asarray(self.features @ weights + (self.mean - self.gram.mean @ weights))
 
@@ -181,11 +203,14 @@ class Refits:
         """What trees leave over (of the test rows only, without `watch`), and how many rounds they took."""
         assert self.trees is not None
         result, most = residual.copy(), 0
+        self._last_gains = np.zeros(int(self.owner.max()) + 1)
         rows = slice(None) if watch else self.test
         for q in range(residual.shape[1]):
             unit = max(float(np.sqrt(np.mean(residual[self.fit, q] ** 2))), 1e-9)
             model, used = self.trees.train(residual[:, q] / unit, hidden, rounds, watch)
             if used > 0:
+                if watch:
+                    self._last_gains += gains_of(model, used, self.owner)
                 result[rows, q] -= unit * model.predict(self.columns[rows], num_iteration=used, num_threads=1)
             most = max(most, used)
         return result, most

@@ -13,7 +13,7 @@ import numpy as np
 
 from cbm.discovery.dataset import Dataset
 from cbm.discovery.regression import CONSTANT, HINGES, Basis, solve_positive
-from cbm.discovery.trees import Trees
+from cbm.discovery.trees import Trees, gains_of
 
 BLOCK = 4096  # rows encoded at a time
 MOST_FEATURES = 4000  # of the closed form
@@ -40,14 +40,14 @@ class Additive:
     """(T, Q) what is left of each target column."""
 
 
-def additive(data: Dataset, rows: np.ndarray) -> Additive:
-    """Fitted to `rows` (indices); the residual is that of all rows."""
-    plain = np.flatnonzero(data.owner[:, 0] == data.owner[:, 1])
-    owner = data.owner[plain]
-    hinges = int(np.clip(MOST_FEATURES // len(plain) - 1, 0, HINGES))
-    basis = Basis.fit(data.columns[np.ix_(rows[:: max(1, len(rows) // 20_000)], plain)], owner, hinges)
+def additive(data: Dataset, rows: np.ndarray, bundle: np.ndarray | None = None) -> Additive:
+    """Fitted to `rows` (indices); the residual is that of all rows. `bundle` where it is known already."""
+    owner = data.owner
+    hinges = int(np.clip(MOST_FEATURES // len(owner) - 1, 0, HINGES))
+    some = rows[:: max(1, len(rows) // 20_000)]
+    basis = Basis.fit(data.columns[some], np.stack([owner, owner], 1), hinges)
     of = np.array(basis.singles(), int)[:, 0]
-    gram, moments, mean, y_mean, squares = _moments(data, basis, plain, rows)
+    gram, moments, mean, y_mean, squares = _moments(data, basis, rows)
     scale = 1 / np.sqrt(np.maximum(gram.diagonal(), CONSTANT * len(rows)))
     matrix = gram * scale[:, None] * scale
     matrix[np.diag_indices_from(matrix)] += RIDGE
@@ -57,7 +57,7 @@ def additive(data: Dataset, rows: np.ndarray) -> Additive:
     noise = np.maximum(squares - (weights * moments * scale[:, None]).sum(0), 1e-8 * squares + 1e-12) / free
     count = int(owner.max()) + 1
     blocks = [np.flatnonzero(of == j) for j in range(count)]
-    bundle = _bundles(data, plain, rows)
+    bundle = _bundles(data, rows) if bundle is None else bundle
     wald = np.stack([_excess(inverse, weights, noise, own) for own in blocks], 1)
     grouped = wald.copy()
     for b in range(int(bundle.max(initial=-1)) + 1):
@@ -66,22 +66,22 @@ def additive(data: Dataset, rows: np.ndarray) -> Additive:
         grouped[:, members] = together[:, None]
     sizes = np.array([len(own) for own in blocks])
     nats = 0.5 * np.log1p(np.clip(wald * np.sqrt(2 * sizes), 0, None) / len(rows))
-    residual = _residual(data, basis, plain, mean, y_mean, weights * scale[:, None])
+    residual = _residual(data, basis, mean, y_mean, weights * scale[:, None])
     return Additive(wald, grouped, bundle, nats, residual)
 
 
 def _moments(
-    data: Dataset, basis: Basis, plain: np.ndarray, rows: np.ndarray
+    data: Dataset, basis: Basis, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Centred sums over rows, block by block: what is held at a time does not grow with their number."""
-    first = basis.features(data.columns[np.ix_(rows[:BLOCK], plain)])[0]
+    first = basis.features(data.columns[rows[:BLOCK]])[0]
     about, y_about = first.mean(0), data.y[rows[:BLOCK]].mean(0)  # sums about a point near the mean lose no digits
     size, count = first.shape[1], data.y.shape[1]
     gram, moments, total = np.zeros((size, size)), np.zeros((size, count)), np.zeros(size)
     y_total, squares = np.zeros(count), np.zeros(count)
     for start in range(0, len(rows), BLOCK):
         part = rows[start : start + BLOCK]
-        features = basis.features(data.columns[np.ix_(part, plain)])[0] - about
+        features = basis.features(data.columns[part])[0] - about
         y = data.y[part] - y_about
         gram += features.T @ features
         moments += features.T @ y
@@ -92,34 +92,31 @@ def _moments(
     return gram, moments, about + total / n, y_about + y_total / n, squares - y_total**2 / n
 
 
-def _residual(
-    data: Dataset, basis: Basis, plain: np.ndarray, mean: np.ndarray, y_mean: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
+def _residual(data: Dataset, basis: Basis, mean: np.ndarray, y_mean: np.ndarray, weights: np.ndarray) -> np.ndarray:
     result = np.empty_like(data.y)
     for start in range(0, len(result), BLOCK):
         part = slice(start, start + BLOCK)
-        features = basis.features(data.columns[part][:, plain])[0] - mean
+        features = basis.features(data.columns[part])[0] - mean
         result[part] = data.y[part] - y_mean - features @ weights
     return result
 
 
 def _excess(inverse: np.ndarray, weights: np.ndarray, noise: np.ndarray, own: np.ndarray) -> np.ndarray:
     """(Q,) how far the use of some features, given all others, lies beyond that of useless ones, in deviations."""
+    if not len(own):
+        return np.zeros(len(noise))
     block = solve_positive(inverse[np.ix_(own, own)], weights[own])
     return np.asarray(((weights[own] * block).sum(0) / noise - len(own)) / np.sqrt(2 * len(own)))
 
 
-def _bundles(data: Dataset, plain: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _bundles(data: Dataset, rows: np.ndarray) -> np.ndarray:
     """(J,) which inputs hardly vary apart from each other: all but a small share of one is explained by the others.
 
     Such a variable joins the input whose column it resembles most. A column's own share is one over its diagonal
     element of the inverse correlation matrix.
     """
-    owner = data.owner[plain, 0]
-    some = rows[:: max(1, len(rows) // 20_000)]
-    x = data.columns[np.ix_(some, plain)]
-    x = x[:, real := owner < data.inputs]
-    owner = owner[real]
+    some, real = rows[:: max(1, len(rows) // 20_000)], np.flatnonzero(data.owner < data.inputs)
+    x, owner = data.columns[np.ix_(some, real)], data.owner[real]
     std = x.std(0)
     correlation = np.corrcoef(x, rowvar=False) if (std > 0).all() else np.cov(x, rowvar=False)
     matrix = correlation + RIDGE * np.eye(len(owner))
@@ -173,9 +170,7 @@ def tree_gains(trees: Trees, inputs: int, residual: np.ndarray) -> tuple[np.ndar
     for q in range(residual.shape[1]):
         unit = max(float(residual[fit, q].std()), 1e-9)
         model, used = trees.train(residual[:, q] / unit, set(), ROUNDS, watch=True)
-        gain = model.feature_importance("gain", iteration=max(used, 3))
+        gains += gains_of(model, max(used, 3), owner)
         most = max(most, used)
-        for end in (0, 1):
-            np.add.at(gains, owner[:, end], gain / 2)
     usual = max(float(gains[inputs:].max(initial=0.0)), 1e-9 * gains.max(initial=0.0), 1e-12)
     return np.asarray(gains / usual), most

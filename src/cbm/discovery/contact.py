@@ -1,0 +1,64 @@
+"""Differences of two variables that a target depends on: whether a hand holds a block is a matter of their distance.
+
+Trees ask for one variable at a time, and would need a staircase of questions for "close to each other". Where two
+variables go together much more closely in the rows in which the target does something than elsewhere, their difference
+is one more column. Units do not matter: each of the two is taken in its own deviation over those rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+CLOSER = 0.5  # share of one that the other leaves unexplained while the target is active, in units of the usual share
+ACTIVE = 0.1  # share of the rows in which a continuous target is farthest from its median
+FEWEST_ROWS = 100  # of activity, from which on anything is said
+MOST = 8  # differences at most
+COPY = 1e-6  # share that may be left unexplained by a variable that merely repeats another
+
+
+def active_rows(y: np.ndarray) -> np.ndarray:
+    """(T,) booleans for one column of a target: the rarer of two values, or the tenth of the rows farthest out."""
+    low, high = y.min(), y.max()
+    if ((y == low) | (y == high)).all():
+        rare = y == high
+        return rare if rare.mean() <= 0.5 else ~rare
+    far = np.abs(y - np.median(y))
+    return far > np.quantile(far, 1 - ACTIVE)
+
+
+def differences(x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs (P, 2) of columns of `x` (T, C), the closest first, and their differences (T, P).
+
+    Found in `rows` (indices), for a target `y` (T, q).
+    """
+    closeness = np.full((x.shape[1],) * 2, np.inf)
+    unit = np.ones((2, *closeness.shape))
+    usual = _left_over(x[rows])
+    for q in range(y.shape[1]):
+        active = x[rows[active_rows(y[rows, q])]]
+        if len(active) < FEWEST_ROWS:
+            continue
+        ratio = np.where(usual > COPY, _left_over(active) / np.maximum(usual, COPY), np.inf)
+        better = ratio < closeness
+        spread = active.std(0)
+        sign = np.sign(active.T @ (active - active.mean(0)))
+        closeness = np.where(better, ratio, closeness)
+        unit = np.where(better, np.stack([np.broadcast_to(spread[:, None], ratio.shape), sign * spread]), unit)
+    first, second = np.triu_indices(len(closeness), 1)
+    ratio = closeness[first, second]
+    best = np.argsort(ratio, kind="stable")[:MOST]
+    best = best[ratio[best] < CLOSER]
+    pairs = np.stack([first[best], second[best]], 1)
+    a, b = unit[:, pairs[:, 0], pairs[:, 1]]
+    return pairs, x[:, pairs[:, 0]] / a - x[:, pairs[:, 1]] / b
+
+
+def _left_over(x: np.ndarray) -> np.ndarray:
+    """(C, C) share of one column's variance that another leaves unexplained; infinite where one is constant."""
+    z = x - x.mean(0)
+    spread = np.sqrt((z**2).mean(0))
+    still = spread <= 0
+    z /= np.where(still, 1.0, spread)
+    left = 1 - (z.T @ z / len(z)) ** 2
+    left[still], left[:, still] = np.inf, np.inf
+    return np.asarray(np.maximum(left, 0.0))
