@@ -133,7 +133,8 @@ def dynamics_dataset(
     blocks.append(_action(data))
     if last is not None:
         blocks.append(last)
-    targets = [_outcome(data, int(i), kinds[i], bool(c)) for i, c in zip(index, changes)]
+    mixed = settings.model != "explicit"
+    targets = [_outcome(data, int(i), kinds[i], bool(c), mixed) for i, c in zip(index, changes)]
     found = _dataset(blocks, targets, data, settings, seed, dynamics=True)
     return found, Plan(index, changes, np.where(memory > MEMORY, memory, 0.0), moving)
 
@@ -150,7 +151,7 @@ def reward_dataset(data: Transitions, settings: Settings, seed: int) -> Dataset:
         blocks = [np.concatenate([b, _input(data.obs[:, j], kinds[j])], 1) for j, b in enumerate(blocks)]
     context = [values[:, None] for values in data.context.values()]
     blocks.append(np.concatenate([_action(data), *context], 1))
-    targets = [_reward(values) for values in data.rewards.values()]
+    targets = [_reward(values, settings.model != "explicit") for values in data.rewards.values()]
     return _dataset(blocks, targets, data, settings, seed + 1, dynamics=False)
 
 
@@ -181,26 +182,29 @@ class _Part:
     """(T,) the rows it speaks of; None: all."""
 
 
-def _outcome(data: Transitions, i: int, kind: Kind, changes: bool) -> list[_Part]:
+def _outcome(data: Transitions, i: int, kind: Kind, changes: bool, mixed: bool) -> list[_Part]:
     if changes:
-        return _split(change(data.obs[:, i], data.next_obs[:, i], kind))
+        return _split(change(data.obs[:, i], data.next_obs[:, i], kind), mixed)
     after = data.next_obs[:, i]
     if kind in ("binary", "categorical"):
         return [_Part(_indicators(after), discrete=True)]
-    return [_Part(_input(after, kind))] if kind == "angle" else _split(after)
+    return [_Part(_input(after, kind))] if kind == "angle" else _split(after, mixed)
 
 
-def _reward(values: np.ndarray) -> list[_Part]:
+def _reward(values: np.ndarray, mixed: bool) -> list[_Part]:
     few = len(np.unique(values[:1000])) <= 16 and len(np.unique(values)) <= 16
-    return [_Part(_indicators(values), discrete=True)] if few else _split(values)
+    return [_Part(_indicators(values), discrete=True)] if few else _split(values, mixed)
 
 
-def _split(values: np.ndarray) -> list[_Part]:
-    """Whether there is another value than the usual one, and which; one part where no value is usual."""
+def _split(values: np.ndarray, mixed: bool) -> list[_Part]:
+    """Whether there is another value than the usual one, and which; one part where no value is usual.
+
+    One Gaussian (not `mixed`), as explicit models have it, knows of no usual value.
+    """
     levels, counts = np.unique(values, return_counts=True)
     usual = int(counts.argmax())
     few = len(levels) <= 16  # counts and the like: their other values are usual ones, too
-    if few or counts[usual] < USUAL * len(values) or not _apart(int(counts[usual]), len(values)):
+    if not mixed or few or counts[usual] < USUAL * len(values) or not _apart(int(counts[usual]), len(values)):
         return [_Part(values[:, None])]
     other = values != levels[usual]
     return [_Part(other[:, None].astype(float), discrete=True), _Part(values[:, None], within=other)]

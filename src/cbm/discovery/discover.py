@@ -63,7 +63,7 @@ def discover(
         return finished
     return fit(
         data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=progress,
-        files=files, workers=workers,
+        files=files, workers=workers, predict=run is not None,
     ).graph  # fmt: skip
 
 
@@ -78,8 +78,9 @@ def fit(
     progress: Progress | None = None,
     files: RunFiles | None = None,
     workers: int | None = None,
+    predict: bool = True,
 ) -> Discovery:
-    """`discover`, returning the predictor as well."""
+    """`discover`, returning the predictor as well (with `predict`)."""
     started = time.perf_counter()
     settings = settings or Settings()
     files = files or RunFiles(None, data, settings, seed, knowledge)
@@ -93,7 +94,7 @@ def fit(
     job = _Call(data, settings, seed, minutes, steps, workers, checkpoint, files, progress, started - earlier)
     graph = job.networks() if study.published(settings) else job.refits()
     graph = (knowledge or Knowledge()).apply(graph)
-    predictor = job.predictor(graph)
+    predictor = job.predictor(graph) if predict else None
     files.finish(graph, predictor, job.held(), time.perf_counter() - started + earlier, job.updates())
     return Discovery(graph, predictor)
 

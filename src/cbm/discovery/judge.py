@@ -19,7 +19,7 @@ from cbm.discovery.settings import Settings
 NEAR = "near the threshold"
 FEW = "too few rows"
 UNSETTLED = "not settled before the ceiling"
-DEGREES = 30  # of freedom of Student's t: errors are themselves estimated from a few dozen episodes and shadows
+DEGREES = 10  # of freedom of Student's t: an error rests on about ten shadows, a target's own and those of others
 PRIOR = 4  # shadows of other targets that count as many as a target's own
 LEAST_EFFICIENCY = 0.1
 BLIND = 0.1  # nats: with a higher limit of detection "none" would say little, unless the target owes far more ...

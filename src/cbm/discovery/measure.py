@@ -245,24 +245,26 @@ class _Part:
         return list(dict.fromkeys([*chosen, *self._mates(chosen), *self.always]))
 
     def _prune(self, refits: Refits, score: np.ndarray) -> Refits:
-        """Without the weaker half of the candidates, or quarter, as long as new episodes are predicted as well."""
-        share = 2 if len(self.rows.fit) >= PRUNED_ROWS else 8
-        if (unused := self._unused(refits)) and len(self.candidates) > FEW_CANDIDATES:
+        """Without what no model uses; without the weaker half of the rest, or quarter, as long as new episodes are
+        predicted as well."""
+        if len(self.candidates) > FEW_CANDIDATES and (unused := self._unused(refits)):
             self.candidates = [j for j in self.candidates if j not in unused]
             refits = self._refits(self.y)
-        kept, dropped, usual = list(self.candidates), set[int](), refits.full
-        while len(kept) > FEW_CANDIDATES and share <= 4:
-            order = sorted(kept, key=lambda j: score[j])
-            weak = set([j for j in order if j not in self.always][: len(order) // share])
-            without = refits.without(dropped | weak)
+        share = 2 if len(self.rows.fit) >= PRUNED_ROWS else 8
+        dropped, usual = set[int](), refits.full
+        while len(self.candidates) - len(dropped) > FEW_CANDIDATES and share <= 4:
+            order = sorted((j for j in self.candidates if j not in dropped), key=lambda j: score[j])
+            weakest = [j for j in order if j not in self.always][: len(order) // share]
+            weak = self._whole(dropped | set(weakest))
+            without = refits.without(weak)
             delta, stderr = self._nats(usual, without)
-            if delta < max(stderr, NEGLIGIBLE):
-                kept, dropped, usual = [j for j in kept if j not in weak], dropped | weak, without
+            if weak > dropped and delta < max(stderr, NEGLIGIBLE):
+                dropped, usual = weak, without
             else:
                 share *= 2
         if not dropped:
             return refits
-        self.candidates = kept
+        self.candidates = [j for j in self.candidates if j not in dropped]
         return self._refits(self.y)
 
     def _unused(self, refits: Refits) -> set[int]:
@@ -273,7 +275,12 @@ class _Part:
         bound = max(FOUND * usual, TINY * refits.gains.sum())
         shown = refits.structure.order > 0  # in the closed form, where there is one
         weak = {j for j in self.candidates if refits.gains[j] <= bound and not (shown and self.wald[j] > SIGNIFICANT)}
-        return weak - set(self.always)
+        return self._whole(weak - set(self.always))
+
+    def _whole(self, weak: set[int]) -> set[int]:
+        """Those that may go: inputs that hardly vary apart go together, or stay."""
+        staying = {self.bundle[j] for j in self.candidates if j not in weak} - {-1}
+        return {j for j in weak if self.bundle[j] not in staying}
 
     # Tests
 

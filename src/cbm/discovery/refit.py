@@ -12,12 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cbm.discovery.regression import MOST_POWERS, Basis, Gram
+from cbm.discovery.regression import HINGES, MOST_POWERS, Basis, Gram
 from cbm.discovery.trees import Trees, gains_of
 
+MOST_HINGES = 31  # of one column
+MOST_SINGLES = 400  # functions of one column each, of all columns together
+ROWS_PER_SINGLE = 20  # at least, beyond the usual number of hinges
 RIDGES = (1e-8, 1e-3, 1e-1)
 FEW_ROWS = 20_000  # below which the ridge is chosen on kept-out rows
-CHOOSING = 20_000  # rows on which closed forms are compared, and as many kept-out ones, at most
+CHOOSING = 10_000  # rows on which closed forms are compared, and as many kept-out ones, at most
 BETTER = 0.998  # share of the loss on kept-out rows that a richer model must get below
 ROUNDS = 120  # of boosting, at most
 HALF = 0.2  # share of a target's variance that a closed form leaves over, from which on trees also begin without it
@@ -61,7 +64,7 @@ class Refits:
         self.fit, self.kept, self.test = np.split(np.arange(len(every)), np.cumsum([len(rows.fit), len(rows.kept)]))
         self.columns, self.owner, self.y = _taken(columns, every, seen), owner[seen], y[every]
         self.mean = self.y[self.fit].mean(0)
-        self.basis = Basis.fit(self.columns[: len(self.fit)], self.owner)
+        self.basis = Basis.fit(self.columns[: len(self.fit)], self.owner, _hinges(len(self.owner), len(self.fit)))
         self.features: np.ndarray | None = None
         if structure is not None and structure.order:
             self._use(structure.order)
@@ -214,6 +217,11 @@ class Refits:
                 result[rows, q] -= unit * model.predict(self.columns[rows], num_iteration=used, num_threads=1)
             most = max(most, used)
         return result, most
+
+
+def _hinges(columns: int, rows: int) -> int:
+    """Per column: the finer the fewer columns there are, as far as rows allow."""
+    return int(np.clip(min(MOST_SINGLES, rows // ROWS_PER_SINGLE) // columns - 1, HINGES, MOST_HINGES))
 
 
 def _taken(columns: np.ndarray, rows: np.ndarray, chosen: np.ndarray) -> np.ndarray:

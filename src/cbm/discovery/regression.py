@@ -13,6 +13,7 @@ import numpy as np
 from scipy import linalg
 
 HINGES = 7  # per column, at most
+TAIL = 0.001  # share of the rows beyond the outermost of evenly spaced hinges, on either side
 MOST_PRODUCTS = 480  # features of order two; beyond it, only plain products
 MOST_POWERS = 500  # monomials
 REACH = 8.0  # deviations of a column at which its powers are cut off
@@ -114,7 +115,12 @@ def _knots(z: np.ndarray, hinges: int) -> np.ndarray:
         levels = np.unique(z)
     if len(levels) <= hinges + 2:
         return levels[1:-1]
-    inner = np.unique(np.quantile(z, np.linspace(0, 1, hinges + 2)[1:-1])) if hinges else levels[:0]
+    if not hinges:
+        return levels[:0]
+    even = hinges // 2 if hinges > HINGES else 0  # half of many at even distances, for bends where rows are few
+    inner = np.quantile(z, np.linspace(0, 1, hinges - even + 2)[1:-1])
+    low, high = np.quantile(z, [TAIL, 1 - TAIL])
+    inner = np.unique(np.concatenate([inner, np.linspace(low, high, even)]))
     return inner[(inner > levels[0]) & (inner < levels[-1])]
 
 
