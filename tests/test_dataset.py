@@ -7,9 +7,9 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from cbm.discovery.dataset import LONGEST_CLUSTER, Dataset, dynamics_dataset, reward_dataset
+from cbm.discovery.dataset import Dataset, dynamics_dataset, reward_dataset
 from cbm.discovery.measure import rows_of
-from cbm.discovery.settings import Settings
+from cbm.discovery.settings import LONGEST_CLUSTER, Settings
 from cbm.factors import Factors, Variable
 from cbm.transitions import Transitions
 

@@ -7,16 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cbm.discovery.decide import (
-    NORMAL,
-    SHADOW_DEVIATIONS,
-    STANDARD_ERRORS,
-    above_shadows,
-    calibrated_thresholds,
-    decide,
-)
+from cbm.discovery.decide import above_shadows, calibrated_thresholds, decide
 from cbm.discovery.local import Slots
-from cbm.discovery.settings import Settings
+from cbm.discovery.settings import NORMAL, SHADOW_DEVIATIONS, STANDARD_ERRORS, Settings
 
 SETTINGS = Settings()
 PAPER = replace(SETTINGS, rule="threshold")

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from cbm.discovery import evidence
-from cbm.discovery.evidence import LONGEST_CLUSTER, measure, pick_rows
+from cbm.discovery.evidence import measure, pick_rows
 from cbm.discovery.model import Batch, MaskedModel, Pointwise
 from cbm.discovery.problem import Rows
+from cbm.discovery.settings import LONGEST_CLUSTER
 
 TARGETS, INPUTS, REAL = 3, 5, 4
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from cbm.discovery.inputs import BINS, Encoder
+from cbm.discovery.inputs import Encoder
+from cbm.discovery.settings import BINS
 
 
 def _features(encoder: Encoder, column: np.ndarray) -> np.ndarray:

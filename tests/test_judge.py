@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cbm.discovery.judge import DEGREES, UNSETTLED, Pooled, edge_bar, judge, open_cells, pool
-from cbm.discovery.settings import Settings
+from cbm.discovery.judge import UNSETTLED, Pooled, edge_bar, judge, open_cells, pool
+from cbm.discovery.settings import DEGREES, Settings
 
 SETTINGS = Settings()
 NAMES = ["x", "y", "z", "action", "the action before"]
@@ -35,12 +35,12 @@ def _alone(inputs: int) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("clear", "cells", "quantile"),
-    [(1, 20, 3.646), (2, 40, 3.646), (1, 10, 3.385), (4, 40, 3.385), (0, 10, 3.385), (5, 5, 3.0), (10, 10, 3.0)],
+    [(1, 20, 4.587), (2, 40, 4.587), (1, 10, 4.144), (4, 40, 4.144), (0, 10, 4.144), (5, 5, 3.0), (10, 10, 3.0)],
 )
 def test_bar_by_hand(clear: int, cells: int, quantile: float) -> None:
-    """With k of m cells clear, p <= 0.01 k / m; quantiles of Student's t with 30 degrees from a printed table:
-    3.646 for 0.0005 and 3.385 for 0.001. Never below three."""
-    assert DEGREES == 30
+    """With k of m cells clear, p <= 0.01 k / m; quantiles of Student's t with 10 degrees from a printed table:
+    4.587 for 0.0005 and 4.144 for 0.001. Never below three."""
+    assert DEGREES == 10
     z = np.zeros(cells)
     z[:clear] = 10.0
     assert edge_bar(z, 0.01) == pytest.approx(quantile, abs=5e-4)
@@ -52,7 +52,7 @@ def test_bar_is_the_rule_of_benjamini_and_hochberg(seed: int) -> None:
     z = rng.normal(size=(12, 25))
     z[:, : int(rng.integers(1, 5))] += rng.uniform(2, 6)
     for rate in (0.001, 0.01):
-        claimed = stats.false_discovery_control(stats.t.sf(z.ravel(), 30)).reshape(z.shape) <= rate
+        claimed = stats.false_discovery_control(stats.t.sf(z.ravel(), DEGREES)).reshape(z.shape) <= rate
         assert np.array_equal(z >= edge_bar(z, rate), claimed & (z >= 3))
 
 
@@ -66,7 +66,7 @@ def test_a_stricter_rate_and_more_useless_cells_raise_the_bar() -> None:
 
 
 def test_edge_none_and_in_between() -> None:
-    """Errors of 0.001, five cells, two of them clear: the bar is at t(0.004) = 2.84 < 3 errors."""
+    """Errors of 0.001, five cells, two of them clear: the bar is at t(0.004) = 3.30 errors."""
     found = judge(_pooled([0.0100, 0.0040, 0.0027, 0.0002, -0.0030]), _alone(5), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["edge", "edge", "undecided", "none", "none"]]
     assert found.edge[0, :2].all() and not found.edge[0, 3:].any()

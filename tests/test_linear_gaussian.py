@@ -13,8 +13,8 @@ import pytest
 
 from cbm.benchmarks.systems import linear_gaussian
 from cbm.discovery.discover import discover
-from cbm.discovery.settings import Settings
-from cbm.discovery.targets import MEMORY, self_memory
+from cbm.discovery.settings import SELF_MEMORY, Settings
+from cbm.discovery.targets import self_memory
 from cbm.graph import CausalGraph
 
 ROWS = 60_000
@@ -28,7 +28,7 @@ def _found(d: int, seed: int) -> Found:
     data, exact = linear_gaussian(d, ROWS, seed)
     assert data.truth is not None
     measured = np.ones((d, d + 1), bool)
-    measured[np.arange(d), np.arange(d)] = self_memory(data) <= MEMORY
+    measured[np.arange(d), np.arange(d)] = self_memory(data) <= SELF_MEMORY
     return discover(data, settings=SETTINGS, workers=0), exact, data.truth, measured
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cbm.discovery.measure import cluster_stderr
-from cbm.discovery.refit import FLOOR, Refits, Rows, Structure
+from cbm.discovery.refit import Refits, Rows, Structure
+from cbm.discovery.settings import FLOOR
 from cbm.discovery.trees import Trees
 
 ROWS, INPUTS = 12_000, 4

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cbm.discovery.regression import HINGES, Basis, Gram, solve_positive
+from cbm.discovery.regression import Basis, Gram, solve_positive
+from cbm.discovery.settings import HINGES
 
 ROWS = 600
 

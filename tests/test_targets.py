@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cbm.discovery.targets import ATOM, MEMORY, TABLE, Coordinate, Target, action_columns, change, self_memory
+from cbm.discovery.settings import ATOM, SELF_MEMORY
+from cbm.discovery.targets import TABLE, Coordinate, Target, action_columns, change, self_memory
 from cbm.factors import Factors, Kind, Variable
 from cbm.transitions import Transitions
 
@@ -166,10 +167,10 @@ def _log(autocorrelated: bool, seed: int = 0, scale: float = 1.0, offset: float 
 def test_change_is_predicted_where_a_variable_remembers(autocorrelated: bool, scale: float, offset: float) -> None:
     data = _log(autocorrelated, scale=scale, offset=offset)
     memory = dict(zip(data.factors.names, self_memory(data), strict=True))
-    changes = {name for name, value in memory.items() if value > MEMORY}
+    changes = {name for name, value in memory.items() if value > SELF_MEMORY}
     assert {"walk", "ar", "angle"} <= changes <= {"walk", "ar", "angle", "still"}, memory
     assert memory["flag"] == -np.inf
-    assert memory["fresh"] < 0 and memory["obeys"] < MEMORY / 2
+    assert memory["fresh"] < 0 and memory["obeys"] < SELF_MEMORY / 2
 
 
 def test_self_memory_of_an_autoregression_has_the_textbook_value() -> None:

@@ -11,8 +11,8 @@ import torch
 from cbm.benchmarks.systems import linear_gaussian
 from cbm.discovery.models import build_model
 from cbm.discovery.problem import dynamics_problem
-from cbm.discovery.settings import Settings, preset
-from cbm.discovery.training import STRONGEST_DECAY, Trainer
+from cbm.discovery.settings import STRONGEST_DECAY, Settings, preset
+from cbm.discovery.training import Trainer
 
 SETTINGS = replace(preset("fast"), width=128, knots=17, batch=64)
 

@@ -13,9 +13,9 @@ from cbm.abstraction.graph_rule import GraphRule
 from cbm.abstraction.method import Dynamics, Experience, Method, Setup
 from cbm.abstraction.rules import cbm_abstraction
 from cbm.abstraction.settle import Settle
-from cbm.discovery.follow import DOUBT, under
+from cbm.discovery.follow import under
 from cbm.discovery.online_reward import OnlineReward, reward_settings
-from cbm.discovery.settings import ModelName, preset
+from cbm.discovery.settings import DOUBT, ModelName, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph, RewardGraph
 

@@ -15,14 +15,8 @@ import torch
 from cbm.discovery.evidence import Evidence, measure
 from cbm.discovery.local import Local, Slots, choose_slots
 from cbm.discovery.problem import Problem
-from cbm.discovery.settings import Settings
+from cbm.discovery.settings import CONFIRMED, LOCAL_RATE, MOST_SECOND, MOST_SLOTS, SECOND_LOOKS, Settings
 from cbm.discovery.training import Budget, Trainer
-
-ROUNDS = 3  # at most, where a target is looked at until nothing more is left out
-MOST_SLOTS = 2400  # candidates of all targets together that local networks look at
-LOCAL_RATE = 3.0  # small networks bear a higher learning rate than the trunk
-CONFIRMED = 0.5  # of the edges of the first look, for its verdicts on what found no room in the second
-MOST = 24  # candidates of a target; on what ranks behind so many others the first look decides
 
 
 def look_again(problem: Problem, first: Evidence, settings: Settings, updates: int, seed: int) -> Evidence:
@@ -42,7 +36,7 @@ def look_until_settled(problem: Problem, first: Evidence, settings: Settings, up
     real, exact = problem.real_inputs, np.zeros_like(first.stderr)
     found = _look(problem, first.cmi + 2 * first.stderr, exact, settings, updates, seed)
     seen = np.isfinite(found.cmi)
-    for number in range(1, ROUNDS):
+    for number in range(1, SECOND_LOOKS):
         reach = found.cmi + found.stderr
         useful = seen & (reach > settings.smallest_effect)
         if not useful[:, :real].any() or (useful == seen)[:, :real].all():
@@ -58,7 +52,9 @@ def _look(
 ) -> Evidence:
     """Networks for the inputs whose (K, inputs) CMI may be large."""
     rng = np.random.default_rng([seed, 9])
-    slots = choose_slots(cmi, stderr, problem.real_inputs, problem.action_input, min(MOST, most_slots(problem)), rng)
+    slots = choose_slots(
+        cmi, stderr, problem.real_inputs, problem.action_input, min(MOST_SECOND, most_slots(problem)), rng
+    )
     local = build_local(problem, slots, settings, seed)
     trainer = local_trainer(local, problem, settings, seed)
     trainer.run(Budget(steps=updates), lambda _: None)

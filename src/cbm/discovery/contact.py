@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-CLOSER = 0.5  # share of one that the other leaves unexplained while the target is active, in units of the usual share
-ACTIVE = 0.1  # share of the rows in which a continuous target is farthest from its median
-FEWEST_ROWS = 100  # of activity, from which on anything is said
-MOST = 8  # differences at most
-COPY = 1e-6  # share that may be left unexplained by a variable that merely repeats another
+from cbm.discovery.settings import ACTIVE, CLOSER, COPY, FEWEST_ACTIVE, MOST_DIFFERENCES
 
 
 def active_rows(y: np.ndarray) -> np.ndarray:
@@ -36,7 +32,7 @@ def differences(x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[np.ndar
     usual = _left_over(x[rows])
     for q in range(y.shape[1]):
         active = x[rows[active_rows(y[rows, q])]]
-        if len(active) < FEWEST_ROWS:
+        if len(active) < FEWEST_ACTIVE:
             continue
         ratio = np.where(usual > COPY, _left_over(active) / np.maximum(usual, COPY), np.inf)
         better = ratio < closeness
@@ -46,7 +42,7 @@ def differences(x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[np.ndar
         unit = np.where(better, np.stack([np.broadcast_to(spread[:, None], ratio.shape), sign * spread]), unit)
     first, second = np.triu_indices(len(closeness), 1)
     ratio = closeness[first, second]
-    best = np.argsort(ratio, kind="stable")[:MOST]
+    best = np.argsort(ratio, kind="stable")[:MOST_DIFFERENCES]
     best = best[ratio[best] < CLOSER]
     pairs = np.stack([first[best], second[best]], 1)
     a, b = unit[:, pairs[:, 0], pairs[:, 1]]

@@ -18,15 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from cbm.discovery.settings import Settings
-from cbm.discovery.targets import MEMORY, action_columns, change, self_memory
+from cbm.discovery.settings import FEWEST_APART, FEWEST_UNITS, LONGEST_CLUSTER, SELF_MEMORY, USUAL_SHARE, Settings
+from cbm.discovery.targets import action_columns, change, self_memory
 from cbm.factors import Kind
 from cbm.transitions import Transitions
-
-LONGEST_CLUSTER = 200  # rows; a longer episode counts as several
-FEWEST_UNITS = 24  # episodes; with fewer, episodes are cut into blocks before they are divided into folds
-USUAL = 0.1  # share of the rows with one exact value, from which on a target has two parts ...
-FEWEST_APART = 500  # ... if so many rows have that value, and as many another one
 
 
 @dataclass(frozen=True)
@@ -128,7 +123,7 @@ def dynamics_dataset(
     moving = (data.obs != data.next_obs).any(0)
     memory = self_memory(data)
     index = np.flatnonzero(moving)
-    changes = memory[index] > MEMORY
+    changes = memory[index] > SELF_MEMORY
     blocks = [_input(data.obs[:, j], kinds[j]) for j in range(len(kinds))]
     blocks.append(_action(data))
     if last is not None:
@@ -136,7 +131,7 @@ def dynamics_dataset(
     mixed = settings.model != "explicit"
     targets = [_outcome(data, int(i), kinds[i], bool(c), mixed) for i, c in zip(index, changes)]
     found = _dataset(blocks, targets, data, settings, seed, dynamics=True)
-    return found, Plan(index, changes, np.where(memory > MEMORY, memory, 0.0), moving)
+    return found, Plan(index, changes, np.where(memory > SELF_MEMORY, memory, 0.0), moving)
 
 
 def reward_dataset(data: Transitions, settings: Settings, seed: int) -> Dataset:
@@ -204,7 +199,7 @@ def _split(values: np.ndarray, mixed: bool) -> list[_Part]:
     levels, counts = np.unique(values, return_counts=True)
     usual = int(counts.argmax())
     few = len(levels) <= 16  # counts and the like: their other values are usual ones, too
-    if not mixed or few or counts[usual] < USUAL * len(values) or not _apart(int(counts[usual]), len(values)):
+    if not mixed or few or counts[usual] < USUAL_SHARE * len(values) or not _apart(int(counts[usual]), len(values)):
         return [_Part(values[:, None])]
     other = values != levels[usual]
     return [_Part(other[:, None].astype(float), discrete=True), _Part(values[:, None], within=other)]

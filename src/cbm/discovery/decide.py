@@ -6,12 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cbm.discovery.settings import Settings
-
-SHADOW_DEVIATIONS = 4.0  # how far beyond the scatter of the shadows an effect must lie
-NORMAL = 1.25  # standard deviations in a mean absolute one: a single odd shadow counts less than in a mean square
-SURE = 3.0  # its own standard errors that an effect must exceed
-STANDARD_ERRORS = 2.0  # distance from the threshold below which a cell is undecided
+from cbm.discovery.settings import NORMAL, SHADOW_DEVIATIONS, STANDARD_ERRORS, SURE_ABOVE_ZERO, Settings
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ def decide(
     null: np.ndarray,
     settings: Settings,
     strongest: np.ndarray | None = None,
-    sure: float = SURE,
+    sure: float = SURE_ABOVE_ZERO,
     breadth: np.ndarray | None = None,
 ) -> Verdicts:
     """Verdicts from (K, inputs) CMI and standard errors, and (K, n) CMI of shadows.

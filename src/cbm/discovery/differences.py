@@ -13,12 +13,8 @@ import itertools
 
 import numpy as np
 
+from cbm.discovery.settings import CONCENTRATED, PEAK, PEAK_ROWS, PER_VARIABLE
 from cbm.factors import Kind
-
-ROWS = 20_000  # looked at
-PEAK = 0.03  # share of the rows in the narrowest interval that is compared
-CONCENTRATED = 1.4  # times narrower than for unrelated values
-PER_VARIABLE = 1  # pairs at most, per variable
 
 
 def related_pairs(
@@ -29,7 +25,7 @@ def related_pairs(
     One of the two is column `first` or a later one.
     """
     candidates = [pair for pair in same_quantity(names, kinds) if max(pair) >= first]
-    rows = columns[rng.choice(len(columns), min(ROWS, len(columns)), replace=False)]
+    rows = columns[rng.choice(len(columns), min(PEAK_ROWS, len(columns)), replace=False)]
     shuffled = rows[rng.permutation(len(rows))]
     found = []
     for a, b in candidates:

@@ -25,13 +25,9 @@ from torch import Tensor
 
 from cbm.discovery.model import Batch, MaskedModel
 from cbm.discovery.problem import Rows
+from cbm.discovery.settings import KNOWN, LONGEST_CLUSTER, REFUTED, SETTLED, SHARP
 
 CHUNK_NUMBERS = 2_000_000  # of the largest array a chunk makes: small enough to stay near the processor
-LONGEST_CLUSTER = 200  # rows; a longer episode counts as several
-SETTLED = 5e-4  # nats: a cell surely below this is not looked at again
-SHARP = 5.0  # standard errors above zero from which on outcomes are reported as they are ...
-REFUTED = 5.0  # ... and below zero from which on the prediction is better without the input
-KNOWN = 4.0  # standard errors above zero that some input of a target must reach
 
 
 @dataclass(frozen=True)

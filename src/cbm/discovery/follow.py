@@ -22,25 +22,27 @@ from cbm.discovery.evidence import Evidence, measure, pick_rows
 from cbm.discovery.model import Batch
 from cbm.discovery.models import build_model, numbers_per_row
 from cbm.discovery.problem import Problem, Rows
-from cbm.discovery.settings import Settings
+from cbm.discovery.settings import (
+    DOUBT,
+    FIRST_UPDATES,
+    FIT_ROWS,
+    GROWTH,
+    ONLINE_MEMORY,
+    ONLINE_RATE,
+    ONLINE_SMALLEST,
+    ONLINE_SURE,
+    ONLINE_WATCHED,
+    POOL_ROWS,
+    UNCONFIRMED_SHARE,
+    Settings,
+)
 from cbm.discovery.stored import problem_from_tensors, problem_tensors, without_rows
 from cbm.discovery.training import Trainer
 from cbm.discovery.warm import carry_over
 from cbm.errors import DataError
 from cbm.transitions import Transitions
 
-RATE = 0.0  # where on the learning-rate schedule online updates stay: at its peak, which sharp steps need
-MEMORY = 0.5  # share of the running CMI that stays when a new measurement comes
-GROWTH = 2.0  # how many times more rows there must be for a new fit
-FIT_ROWS = 40_000  # rows that scales, knots and targets are fitted to, at most
-POOL = 40_000  # rows that one call trains on, at most
-FIRST = 3  # times as many updates in the first call, when there is nothing to go on from
 AGAIN, ENOUGH = 4, 800  # times as many updates of the networks that look again, and how many are enough for these
-SMALLEST = 0.005  # smallest effect in nats, while in training
-ALONE = 0.05  # share of the strongest cause that an effect must exceed where no second look confirms it
-SURE = 1.0  # standard errors that an effect must exceed: to leave out a cause costs more than one too many
-DOUBT = 1.0  # standard errors that an effect may lack, where inputs in doubt are kept
-WATCHED = 1000  # rows on which overfitting is watched
 
 
 def unfinished(settings: Settings) -> Settings:
@@ -49,7 +51,7 @@ def unfinished(settings: Settings) -> Settings:
     Their leave-one-out halves lag behind, so that outcomes must say what an input is worth: what the full model
     believes always favours it.
     """
-    return replace(settings, expected=False, smallest_effect=max(SMALLEST, settings.smallest_effect))
+    return replace(settings, expected=False, smallest_effect=max(ONLINE_SMALLEST, settings.smallest_effect))
 
 
 class Source(Protocol):
@@ -81,7 +83,7 @@ class Follower:
     """One masked model on data that grows."""
 
     def __init__(
-        self, source: Source, settings: Settings, seed: int, memory: float = MEMORY, keep_in_doubt: bool = False
+        self, source: Source, settings: Settings, seed: int, memory: float = ONLINE_MEMORY, keep_in_doubt: bool = False
     ):
         """`keep_in_doubt`: an input counts unless it is seen to be of no use; else only if it is seen to be of use."""
         if settings.model == "demi":
@@ -106,17 +108,17 @@ class Follower:
         self.seen = len(train)
         fitted, wanted = self.fitted, updates
         if fitted is None:
-            wanted = FIRST * updates
+            wanted = FIRST_UPDATES * updates
         if fitted is None or len(train) >= GROWTH * fitted.rows:
             fitted = self.refit(train, held)
         if not fitted.problem.targets:
             return {"rows": float(len(train))}
-        pool = self.source.rows(fitted.problem, _some(train, POOL, rng), rng)
+        pool = self.source.rows(fitted.problem, _some(train, POOL_ROWS, rng), rng)
         kept_out = self.source.rows(fitted.problem, _episodes(held, self.settings.evaluation_rows, rng), rng)
         self._prepare(fitted.trainer, fitted.problem, pool, kept_out)
         total: dict[str, Tensor] = {}
         for _ in range(wanted):
-            for name, value in fitted.trainer.update(RATE).items():
+            for name, value in fitted.trainer.update(ONLINE_RATE).items():
                 total[name] = total.get(name, torch.zeros(())) + value
         self.measure(kept_out)
         if wanted and refines(self.settings):
@@ -146,7 +148,7 @@ class Follower:
         """Give the trainer this call's rows, and let it drop more often what is in doubt."""
         trainer.problem = replace(problem, train=pool)
         trainer.rows = torch.arange(len(pool))
-        size = min(WATCHED, len(pool), len(kept_out))
+        size = min(ONLINE_WATCHED, len(pool), len(kept_out))
         noise = torch.Generator().manual_seed(self.calls)
         seen = torch.linspace(0, len(pool) - 1, size).long()
         trainer.watched = Batch.of(kept_out, torch.arange(size), noise), Batch.of(pool, seen, noise)
@@ -200,12 +202,12 @@ class Follower:
         strongest = first[0].max(1, initial=0.0)
 
         def judged(seen: np.ndarray, share: float = 0.0) -> Verdicts:
-            sure = -DOUBT if self.keep_in_doubt else SURE
+            sure = -DOUBT if self.keep_in_doubt else ONLINE_SURE
             settings = replace(self.settings, strongest_share=max(share, self.settings.strongest_share))
             return decide(seen[0], seen[1], null, settings, strongest, sure, problem.breadth)
 
         if self.again is None:
-            return judged(first, ALONE)
+            return judged(first, UNCONFIRMED_SHARE)
         again = self.again[:, [target.index for target in problem.targets], :real]
         seen = np.isfinite(again[0])
         strongest = np.maximum(strongest, np.where(seen, again[0], 0.0).max(1, initial=0.0))

@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cbm.discovery.settings import BINS, NEAR_PEAK
 from cbm.factors import Kind
 
-BINS = 8
-NEAR = 0.3  # share of the values of a difference that are near its peak
 RAW, SINE, COSINE = 0, 1, 2
 
 
@@ -131,7 +130,7 @@ def _fine_knots(difference: np.ndarray) -> np.ndarray:
     ordered = np.sort(difference)
     inside = max(1, len(ordered) // 32)
     peak = ordered[np.argmin(ordered[inside:] - ordered[:-inside]) + inside // 2]
-    near = difference[np.abs(difference - peak) <= np.quantile(np.abs(difference - peak), NEAR)]
+    near = difference[np.abs(difference - peak) <= np.quantile(np.abs(difference - peak), NEAR_PEAK)]
     return _apart(np.unique(np.concatenate([_knots(difference, BINS // 2), _knots(near, BINS)])))
 
 

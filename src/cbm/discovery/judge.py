@@ -13,22 +13,25 @@ import numpy as np
 from scipy import stats
 
 from cbm.discovery.decide import Verdicts
-from cbm.discovery.measure import PLANTED, SURE
-from cbm.discovery.settings import Settings
+from cbm.discovery.settings import (
+    BLIND,
+    BLIND_SHARE,
+    CLOSE,
+    DEGREES,
+    DOMINANT,
+    DOUBTFUL,
+    FEW_TESTED,
+    LEAST_EFFICIENCY,
+    PLANTED,
+    PRIOR_SHADOWS,
+    RARE,
+    SURE,
+    Settings,
+)
 
 NEAR = "near the threshold"
 FEW = "too few rows"
 UNSETTLED = "not settled before the ceiling"
-DEGREES = 10  # of freedom of Student's t: an error rests on about ten shadows, a target's own and those of others
-PRIOR = 4  # shadows of other targets that count as many as a target's own
-LEAST_EFFICIENCY = 0.1
-BLIND = 0.1  # nats: with a higher limit of detection "none" would say little, unless the target owes far more ...
-BLIND_SHARE = 0.5  # ... to its inputs: half of all that is known of it is no high limit
-FEW_TESTED = 2000  # rows of a fold, from which on a log is not too short to rule anything out
-RARE = 30  # rows in which something must change for its absence of effects to count
-DOMINANT = 3.0  # times the effect of any other input of its bundle, for one that stands out
-CLOSE = 0.5  # share of the errors that make an edge, from which on a cell is undecided
-DOUBTFUL = 1.0  # errors above zero from which on another fold is asked
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ def _fit_scatter(found: list[list[dict[str, np.ndarray]]]) -> np.ndarray:
     result = np.zeros(len(found))
     for k, (parts, own) in enumerate(zip(found, ratios)):
         if parts:
-            ratio = (2 * own.sum() + PRIOR * usual) / (len(own) + PRIOR)
+            ratio = (2 * own.sum() + PRIOR_SHADOWS * usual) / (len(own) + PRIOR_SHADOWS)
             error = np.sqrt(np.mean(np.concatenate([part["shadows"][:, 1] ** 2 for part in parts])))
             result[k] = error * np.sqrt(max(ratio - 1.0, 0.0))
     return result

@@ -11,13 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from cbm.discovery.settings import CONTINUED, REPETITION, ROWS_PER_COLUMN
 from cbm.errors import DataError
 from cbm.factors import Factors
 from cbm.transitions import SAME, Transitions
-
-UNEXPLAINED = 1e-3  # share of its variance that a repetition may have of its own: rounding, clipping
-MOST_ROWS = 0.8  # share of the rows that must continue another, for the last action to be looked at unasked
-ROWS_PER_COLUMN = 10  # of the action, from which on repetitions are told: with fewer, anything can be fitted
 
 
 def with_last_action(data: Transitions) -> Transitions:
@@ -47,7 +44,7 @@ def last_actions(data: Transitions, use: str) -> tuple[Transitions, np.ndarray |
     if use == "off":
         return data, None
     rows, before = _pairs(data)
-    if len(rows) < (MOST_ROWS * len(data) if use == "auto" else 1):
+    if len(rows) < (CONTINUED * len(data) if use == "auto" else 1):
         if use == "on":
             raise DataError("no row continues another of its episode: the last action is not known for any of them")
         return data, None
@@ -66,7 +63,7 @@ def repetitions(data: Transitions) -> np.ndarray:
     last = np.concatenate([columns[before], np.ones((len(rows), 1))], 1)
     own = obs - last @ np.linalg.lstsq(last, obs, rcond=None)[0]
     spread = obs.var(0)
-    return (own.var(0) < UNEXPLAINED * spread) & (spread > 0)
+    return (own.var(0) < REPETITION * spread) & (spread > 0)
 
 
 def _pairs(data: Transitions) -> tuple[np.ndarray, np.ndarray]:

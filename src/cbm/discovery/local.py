@@ -22,11 +22,8 @@ from cbm.discovery.implicit import critic_judge, cross_entropy, log_density, pen
 from cbm.discovery.inputs import Encoder
 from cbm.discovery.model import Batch, MaskedModel, Pointwise, judge, split_by_mask, taught
 from cbm.discovery.problem import Problem
-from cbm.discovery.settings import Settings
+from cbm.discovery.settings import CANDIDATE, LOCAL_WIDTH, MOST_PAIRS, Settings
 from cbm.discovery.trunk import NOTHING
-
-WIDTH = 48
-MOST_PAIRS = 12  # differences that one target's network sees
 
 
 @dataclass(frozen=True)
@@ -99,13 +96,13 @@ class Local(MaskedModel):
         self.pairs, self.ends, self.pair_block = pair_slots(problem, slots)
         self.encoder = self._narrow(problem.encoder)
         size = m * self.block.shape[1] + self.pairs.shape[1] * self.pair_block.shape[1]
-        self.enter = _weight(targets, WIDTH, size)
+        self.enter = _weight(targets, LOCAL_WIDTH, size)
         self.enter_action = nn.Parameter(
-            torch.randn(targets * WIDTH, len(self.action)) / math.sqrt(len(self.action) + 1)
+            torch.randn(targets * LOCAL_WIDTH, len(self.action)) / math.sqrt(len(self.action) + 1)
         )
-        self.absent = nn.Parameter(torch.zeros(targets, m + 2, WIDTH))  # a slot, the action, or nothing is absent
-        self.middle = _weight(targets, WIDTH, WIDTH)
-        self.leave = _weight(targets, outputs, WIDTH)
+        self.absent = nn.Parameter(torch.zeros(targets, m + 2, LOCAL_WIDTH))  # a slot, the action, or nothing is absent
+        self.middle = _weight(targets, LOCAL_WIDTH, LOCAL_WIDTH)
+        self.leave = _weight(targets, outputs, LOCAL_WIDTH)
         self.curve = nn.Parameter(0.3 * torch.randn(targets, settings.code, settings.knots))
         self.allowed: Tensor | None = None
 
@@ -136,7 +133,7 @@ class Local(MaskedModel):
         return torch.cat([features, features.new_zeros(len(features), 1)], 1).T.contiguous()
 
     def first_layer(self, by_feature: Tensor, dropped: Tensor) -> Tensor:
-        """(F + 1, B) features, (K, B) dropped slot or -1 -> (K, WIDTH, B)."""
+        """(F + 1, B) features, (K, B) dropped slot or -1 -> (K, LOCAL_WIDTH, B)."""
         targets, m = self.slots.shape
         keep = self.keep(dropped)
         view = by_feature[self.block[self.slots]]  # (K, m, size, B); index -1 is the empty input
@@ -149,12 +146,12 @@ class Local(MaskedModel):
         hidden = _affine(self.enter, view)
         if len(self.action):
             hidden = torch.addcmul(hidden, self.push(by_feature), keep[:, m:])
-        note = (dropped % (m + 2)).unsqueeze(-1).expand(-1, -1, WIDTH)
+        note = (dropped % (m + 2)).unsqueeze(-1).expand(-1, -1, LOCAL_WIDTH)
         return hidden + self.absent.gather(1, note).transpose(1, 2)
 
     def push(self, by_feature: Tensor) -> Tensor:
-        """What the action adds to the first layer, (K, WIDTH, B)."""
-        return (self.enter_action @ by_feature[self.action]).view(len(self.slots), WIDTH, -1)
+        """What the action adds to the first layer, (K, LOCAL_WIDTH, B)."""
+        return (self.enter_action @ by_feature[self.action]).view(len(self.slots), LOCAL_WIDTH, -1)
 
     def without(self, first: Tensor, by_feature: Tensor, slot: int) -> Tensor:
         """`first_layer` with `slot` dropped in every row, from the one with nothing dropped (or forbidden)."""
@@ -173,7 +170,7 @@ class Local(MaskedModel):
         return first
 
     def further_layers(self, first: Tensor) -> Tensor:
-        """(K, WIDTH, B) -> (K, B, outputs)."""
+        """(K, LOCAL_WIDTH, B) -> (K, B, outputs)."""
         return _affine(self.leave, _affine(self.middle, first.relu()).relu()).transpose(1, 2)
 
     def heads(self, features: Tensor, dropped: Tensor) -> Tensor:
@@ -311,9 +308,6 @@ def choose_slots(
         rows.append([*chosen, *rng.choice(shadows, calibrating, replace=False)])
     m = max(len(row) for row in rows)
     return Slots(np.array([row + [-1] * (m - len(row)) for row in rows], dtype=np.int64), action_input)
-
-
-CANDIDATE = 1e-3  # nats above a typical shadow: anything that may reach this is looked at again
 
 
 def _weight(n: int, outputs: int, inputs: int) -> nn.Parameter:

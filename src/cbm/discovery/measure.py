@@ -14,26 +14,30 @@ import numpy as np
 
 from cbm.discovery.contact import differences
 from cbm.discovery.dataset import Dataset
-from cbm.discovery.refit import FLOOR, Refits, Rows, Structure
-from cbm.discovery.screen import MOST_SEEN, SIGNIFICANT, Additive, additive, product_scores, tree_gains
+from cbm.discovery.refit import Refits, Rows, Structure
+from cbm.discovery.screen import Additive, additive, product_scores, tree_gains
+from cbm.discovery.settings import (
+    BUNDLED,
+    CONTROLS,
+    FEW_CANDIDATES,
+    FLOOR,
+    FOUND,
+    LITTLE,
+    MOST_ADDED,
+    MOST_CANDIDATES,
+    MOST_SEEN,
+    NEGLIGIBLE,
+    NOISY,
+    PAIRED,
+    PLANTED,
+    PRUNED_ROWS,
+    SHOWN,
+    SIGNIFICANT,
+    SPREAD_ROUNDS,
+    SURE,
+    TINY,
+)
 from cbm.discovery.trees import Trees
-
-MOST_CANDIDATES = 24
-PAIRED = 5.5  # deviations of the best of all products, from which on a pair is looked at
-TINY = 1e-4  # share of all gain, below which nobody looks
-FOUND = 1.5  # times a shadow's gain, from which on trees have found something
-SURE = 6.0  # errors above zero: no second opinion is needed
-NEGLIGIBLE = 2e-4  # nats that nobody looks for
-FEW_CANDIDATES = 6  # that are not worth pruning
-PRUNED_ROWS = 5000  # below which a group's effect is too uncertain for pruning
-MOST_ADDED = 6  # candidates that the third look brings back
-BUNDLED = 20.0  # deviations of a chi-square, for inputs that hardly vary apart and show only together
-CONTROLS = 2  # shadows among the candidates of each target
-PLANTED = 0.02  # nats of the planted effect
-LITTLE = 0.98  # share of a target's variance, above which nothing of its mean is explained
-SPREAD_ROUNDS = 3  # rounds of boosting that the spread of a target must be worth before its causes are sought
-NOISY = 1e-4  # of a target's variance: less is no noise but what a model has not fitted
-SHOWN = 3.0  # times a shadow's gain, for causes of a target's spread
 
 
 @dataclass

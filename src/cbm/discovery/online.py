@@ -14,10 +14,10 @@ from torch import Tensor
 
 from cbm.discovery.assemble import assemble
 from cbm.discovery.decide import above_shadows
-from cbm.discovery.follow import MEMORY, RATE, Follower, unfinished
+from cbm.discovery.follow import Follower, unfinished
 from cbm.discovery.model import Batch
 from cbm.discovery.problem import Problem, Rows, dynamics_problem, dynamics_rows
-from cbm.discovery.settings import Settings
+from cbm.discovery.settings import ONLINE_MEMORY, ONLINE_RATE, Settings
 from cbm.factors import Factors
 from cbm.graph import CausalGraph
 from cbm.transitions import Transitions
@@ -44,7 +44,7 @@ class OnlineDiscovery:
         warm_up: Transitions | None = None,
         settings: Settings | None = None,
         seed: int = 0,
-        memory: float = MEMORY,
+        memory: float = ONLINE_MEMORY,
         factors: Factors | None = None,
     ):
         known = warm_up.factors if warm_up is not None else factors
@@ -64,7 +64,7 @@ class OnlineDiscovery:
         fitted = self.follower.fitted
         assert fitted is not None, "single updates need warm-up data"
         rows = dynamics_rows(fitted.problem, batch, self.rng)
-        numbers = fitted.trainer.learn(Batch.of(rows, torch.arange(len(rows)), fitted.trainer.generator), RATE)
+        numbers = fitted.trainer.learn(Batch.of(rows, torch.arange(len(rows)), fitted.trainer.generator), ONLINE_RATE)
         return {name: float(value) for name, value in numbers.items()}
 
     def evaluate(self, held: Transitions) -> np.ndarray:

@@ -16,11 +16,10 @@ from cbm.checks import unknown_name
 from cbm.discovery.decide import Verdicts
 from cbm.discovery.follow import Follower, unfinished
 from cbm.discovery.problem import Problem, Rows, reward_problem, reward_rows
-from cbm.discovery.settings import Settings
+from cbm.discovery.settings import REWARD_SHARE, Settings
 from cbm.transitions import Transitions
 
 WIDTH, BATCH, ROWS = 128, 320, 6000  # one target needs fewer units, and affords more rows
-SHARE = 0.05  # of the strongest cause that others must reach: few rows, and what is in doubt is kept anyway
 
 
 class RewardSource:
@@ -71,6 +70,6 @@ class OnlineReward:
 def reward_settings(settings: Settings) -> Settings:
     """Those of the dynamics, with a network and a measurement that fit one target."""
     width, rows = min(WIDTH, settings.width), min(ROWS, settings.evaluation_rows)
-    share = max(SHARE, settings.strongest_share)
+    share = max(REWARD_SHARE, settings.strongest_share)
     smaller = replace(settings, width=width, batch=max(BATCH, settings.batch), evaluation_rows=rows)
     return unfinished(replace(smaller, strongest_share=share))

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from cbm.discovery.inputs import Encoder
 from cbm.discovery.model import Batch, MaskedModel, Pointwise, split_by_mask
 from cbm.discovery.problem import Problem
-from cbm.discovery.settings import Settings
+from cbm.discovery.settings import EVALUATION_CANDIDATES, Settings
 
-EVALUATION_CANDIDATES = 4  # times the number of training candidates
 EVALUATION_ROWS = 32  # rows scored at once when measuring CMI
 
 

@@ -25,11 +25,10 @@ import numpy as np
 from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_dataset, some_rows
 from cbm.discovery.decide import Verdicts
 from cbm.discovery.judge import Pooled, judge, open_cells, pool
-from cbm.discovery.settings import Settings
+from cbm.discovery.settings import LAST_ACTION_WORTH, Settings
 from cbm.jobs import Job, Pool, Shared, Store, default_workers
 from cbm.transitions import Transitions
 
-LAST_ACTION = 8.0  # deviations of a chi-square that the action before must be worth to some target
 Progress = Callable[[str, float], None]
 """Stage ("screening", "measuring", "measuring again", "prediction") and the fraction of it that is done."""
 Arrays = dict[str, np.ndarray]
@@ -130,7 +129,9 @@ def _screen_job(problem: Problem) -> Job:
 def _needs_last_action(data: Dataset, parts: Arrays) -> bool:
     """Whether any target needs the action before, alone or together with what shows it; True if it is no input."""
     last = data.action + 1
-    return data.inputs == last or bool(max(parts["wald"][:, last].max(), parts["grouped"][:, last].max()) > LAST_ACTION)
+    return data.inputs == last or bool(
+        max(parts["wald"][:, last].max(), parts["grouped"][:, last].max()) > LAST_ACTION_WORTH
+    )
 
 
 def _measure(problems: list[Problem], runner: Runner, settings: Settings) -> None:

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from cbm.discovery.differences import related_pairs
 from cbm.discovery.inputs import Encoder
-from cbm.discovery.targets import MEMORY, Coordinate, Target, action_columns, change, self_memory
+from cbm.discovery.settings import SELF_MEMORY
+from cbm.discovery.targets import Coordinate, Target, action_columns, change, self_memory
 from cbm.factors import Kind
 from cbm.transitions import Transitions
 
@@ -125,12 +126,12 @@ def dynamics_problem(
     kinds = train.factors.kinds
     moving = (train.obs != train.next_obs).any(0)
     memory = self_memory(train)
-    plan = [(int(i), kinds[i], bool(memory[i] > MEMORY)) for i in np.flatnonzero(moving)]
+    plan = [(int(i), kinds[i], bool(memory[i] > SELF_MEMORY)) for i in np.flatnonzero(moving)]
 
     names = list(train.factors.names) if differences else []
     tables = _dynamics_table(train, plan), _dynamics_table(held, plan)
     problem = _problem(*tables, train, plan, shadows, seed, names)
-    return Dynamics(problem, moving, np.where(memory > MEMORY, memory, 0.0))
+    return Dynamics(problem, moving, np.where(memory > SELF_MEMORY, memory, 0.0))
 
 
 def dynamics_rows(problem: Problem, data: Transitions, rng: np.random.Generator) -> Rows:

@@ -12,20 +12,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cbm.discovery.regression import HINGES, MOST_POWERS, Basis, Gram
+from cbm.discovery.regression import Basis, Gram
+from cbm.discovery.settings import (
+    BETTER,
+    BOOST_ROUNDS,
+    CHOOSING,
+    CLOSED_LEAVES,
+    FLOOR,
+    HINGES,
+    MOST_HINGES,
+    MOST_POWERS,
+    MOST_SINGLES,
+    RIDGE_ROWS,
+    RIDGES,
+    ROWS_PER_SINGLE,
+    TAME,
+)
 from cbm.discovery.trees import Trees, gains_of
-
-MOST_HINGES = 31  # of one column
-MOST_SINGLES = 400  # functions of one column each, of all columns together
-ROWS_PER_SINGLE = 20  # at least, beyond the usual number of hinges
-RIDGES = (1e-8, 1e-3, 1e-1)
-FEW_ROWS = 20_000  # below which the ridge is chosen on kept-out rows
-CHOOSING = 10_000  # rows on which closed forms are compared, and as many kept-out ones, at most
-BETTER = 0.998  # share of the loss on kept-out rows that a richer model must get below
-ROUNDS = 120  # of boosting, at most
-HALF = 0.2  # share of a target's variance that a closed form leaves over, from which on trees also begin without it
-FLOOR = 1e-8  # variance, in units of the target's: what is below is rounding
-TAME = 0.3  # share of the squared error in a thousandth of the rows, from which on outliers are drawn in
 
 
 @dataclass(frozen=True)
@@ -129,11 +132,11 @@ class Refits:
         self.trees = Trees(self.columns, self.owner, self.fit, self.kept)
         found = replace(self.structure)
         starts = [self.structure.order]
-        if self.structure.order and best > HALF * float(((self.y[self.kept] - self.mean) ** 2).mean()):
+        if self.structure.order and best > CLOSED_LEAVES * float(((self.y[self.kept] - self.mean) ** 2).mean()):
             starts.append(0)  # what a closed form gets wrong, trees would have to undo
         for start in starts:
             option = replace(self.structure, order=start)
-            left, rounds = self._boost(self.y - self._closed(option, set()), set(), ROUNDS, watch=True)
+            left, rounds = self._boost(self.y - self._closed(option, set()), set(), BOOST_ROUNDS, watch=True)
             if rounds and self._loss(left) < BETTER * best:
                 best, residual, found = self._loss(left), left, replace(option, rounds=rounds)
                 self.gains = self._last_gains
@@ -163,7 +166,7 @@ class Refits:
                 continue
             gram = Gram.of(features[: len(fit)])
             moments = features[: len(fit)].T @ (y[: len(fit)] - y[: len(fit)].mean(0))
-            for ridge in RIDGES if len(self.fit) < FEW_ROWS else RIDGES[:1]:
+            for ridge in RIDGES if len(self.fit) < RIDGE_ROWS else RIDGES[:1]:
                 weights = gram.solve(moments, np.arange(len(moments)), ridge)
                 left = y[len(fit) :] - (features[len(fit) :] - gram.mean) @ weights
                 loss = float((left**2).mean()) + FLOOR

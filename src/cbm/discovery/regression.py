@@ -12,12 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-HINGES = 7  # per column, at most
-TAIL = 0.001  # share of the rows beyond the outermost of evenly spaced hinges, on either side
-MOST_PRODUCTS = 480  # features of order two; beyond it, only plain products
-MOST_POWERS = 500  # monomials
-REACH = 8.0  # deviations of a column at which its powers are cut off
-CONSTANT = 1e-12  # variance, in units of the column's, below which a feature says nothing
+from cbm.discovery.settings import CONSTANT, HINGES, MOST_POWERS, MOST_PRODUCTS, POWER_REACH, TAIL
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,7 @@ class Basis:
         """
         plain = self._plain()
         degree = max((d for d in range(2, 6) if math.comb(len(plain) + d, d) <= most), default=1)
-        unit = {k: np.clip(x[:, k], -REACH, REACH) / 3 for k in plain}
+        unit = {k: np.clip(x[:, k], -POWER_REACH, POWER_REACH) / 3 for k in plain}
         lower: list[tuple[np.ndarray, tuple[int, ...]]] = [(unit[k], (k,)) for k in plain]
         terms, owners = [], []
         for d in range(2, degree + 1):

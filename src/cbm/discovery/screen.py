@@ -12,16 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cbm.discovery.dataset import Dataset
-from cbm.discovery.regression import CONSTANT, HINGES, Basis, solve_positive
+from cbm.discovery.regression import Basis, solve_positive
+from cbm.discovery.settings import CONSTANT, HINGES, LOOK_ROUNDS, MOST_FEATURES, OWN_VARIATION, RIDGE
 from cbm.discovery.trees import Trees, gains_of
 
 BLOCK = 4096  # rows encoded at a time
-MOST_FEATURES = 4000  # of the closed form
-RIDGE = 1e-8
-MOST_SEEN = 64  # inputs that trees look at; in wider logs those that the closed form finds most useful
-SIGNIFICANT = 4.0  # deviations of a chi-square beyond its mean
-ROUNDS = 60  # of boosting
-ALONE = 0.02  # share of its variance below which an input hardly varies by itself
 
 
 @dataclass(frozen=True)
@@ -124,12 +119,12 @@ def _bundles(data: Dataset, rows: np.ndarray) -> np.ndarray:
     shown = _shown_by(x, owner, data.exogenous)
     bundle = np.full(int(data.owner.max()) + 1, -1)
     links = np.arange(len(bundle))
-    for c in np.flatnonzero(np.minimum(alone, shown.min(0, initial=1.0)) < ALONE):
+    for c in np.flatnonzero(np.minimum(alone, shown.min(0, initial=1.0)) < OWN_VARIATION):
         if owner[c] >= data.action or (owner == owner[c]).sum() > 1:
             continue  # the action's columns may repeat each other; a variable of several columns is not looked at
         closeness = np.where(owner == owner[c], -1.0, np.abs(correlation[c]))
         partner = owner[closeness.argmax()]
-        if len(shown) and shown[:, c].min() < ALONE:
+        if len(shown) and shown[:, c].min() < OWN_VARIATION:
             partner = data.exogenous + int(shown[:, c].argmin())
         links[links == links[owner[c]]] = links[partner]
     for number, root in enumerate(r for r in np.unique(links) if (links == r).sum() > 1):
@@ -169,7 +164,7 @@ def tree_gains(trees: Trees, inputs: int, residual: np.ndarray) -> tuple[np.ndar
     gains, most = np.zeros(int(owner.max()) + 1), 0
     for q in range(residual.shape[1]):
         unit = max(float(residual[fit, q].std()), 1e-9)
-        model, used = trees.train(residual[:, q] / unit, set(), ROUNDS, watch=True)
+        model, used = trees.train(residual[:, q] / unit, set(), LOOK_ROUNDS, watch=True)
         gains += gains_of(model, max(used, 3), owner)
         most = max(most, used)
     usual = max(float(gains[inputs:].max(initial=0.0)), 1e-9 * gains.max(initial=0.0), 1e-12)

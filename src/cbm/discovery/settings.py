@@ -1,4 +1,4 @@
-"""All numbers that steer discovery, in one frozen record; presets are functions of the same name."""
+"""All numbers that steer discovery: options in one frozen record with its presets, then those that are no options."""
 
 from __future__ import annotations
 
@@ -143,3 +143,143 @@ def preset(name: Preset, model: ModelName = "implicit") -> Settings:
             rule="threshold",
         )
     return base
+
+
+# Numbers that are no options: the same for every log. Those of the refits were chosen on logs that stand in no report.
+
+# Rows, folds and targets
+LONGEST_CLUSTER = 200  # rows; a longer episode counts as several
+FEWEST_UNITS = 24  # episodes; with fewer, episodes are cut into blocks before they are divided into folds
+USUAL_SHARE = 0.1  # share of the rows with one exact value, from which on a target has two parts ...
+FEWEST_APART = 500  # ... if so many rows have that value, and as many another one
+ATOM = 1 / 32  # a value that makes up more than this share of the data is treated as discrete
+SELF_MEMORY = 0.7  # nats of self-memory above which the change is predicted (half the residual)
+REPETITION = 1e-3  # share of its variance that a repetition may have of its own: rounding, clipping
+CONTINUED = 0.8  # share of the rows that must continue another, for the last action to be looked at unasked
+ROWS_PER_COLUMN = 10  # of the action, from which on repetitions are told: with fewer, anything can be fitted
+LAST_ACTION_WORTH = 8.0  # deviations of a chi-square that the action before must be worth to some target
+
+# The look at all inputs
+MOST_FEATURES = 4000  # of the closed form; wider logs get fewer hinges per column. More: slower, with the cube
+RIDGE = 1e-8  # of a feature's variance: enough to invert what repeats itself
+MOST_SEEN = 64  # inputs that trees look at; in wider logs those that the closed form finds most useful
+SIGNIFICANT = 4.0  # deviations of a chi-square that make a candidate. Lower: more candidates, slower
+LOOK_ROUNDS = 60  # of boosting, at most, when trees look at everything
+OWN_VARIATION = 0.02  # share of its variance below which an input hardly varies by itself
+
+# Differences
+CLOSER = 0.5  # share of one that the other leaves unexplained while the target is active, in units of the usual share
+ACTIVE = 0.1  # share of the rows in which a continuous target is farthest from its median
+FEWEST_ACTIVE = 100  # rows of activity; with fewer, nothing is said
+MOST_DIFFERENCES = 8  # differences at most
+COPY = 1e-6  # share that may be left unexplained by a variable that merely repeats another
+
+# Closed forms
+HINGES = 7  # per column in the look at all inputs, and at least in refits. More: finer bends, slower
+TAIL = 0.001  # share of the rows beyond the outermost of evenly spaced hinges, on either side
+MOST_PRODUCTS = 480  # features of order two; beyond it, only plain products
+MOST_POWERS = 500  # monomials
+POWER_REACH = 8.0  # deviations of a column at which its powers are cut off
+CONSTANT = 1e-12  # variance, in units of the column's, below which a feature says nothing
+
+# Refits
+MOST_HINGES = 31  # of one column in refits: what is not fitted looks like an effect of all that goes with it
+MOST_SINGLES = 400  # functions of one column each, of all columns together
+ROWS_PER_SINGLE = 20  # at least, beyond the usual number of hinges
+RIDGES = (1e-8, 1e-3, 1e-1)  # among which kept-out rows choose
+RIDGE_ROWS = 20_000  # from which on the smallest ridge is taken without asking
+CHOOSING = 10_000  # rows on which closed forms are compared, and as many kept-out ones, at most
+BETTER = 0.998  # share of the loss on kept-out rows that a richer model must get below
+BOOST_ROUNDS = 120  # of boosting in refits, at most
+CLOSED_LEAVES = 0.2  # share of a target's variance left over by a closed form, from which on trees also begin without
+FLOOR = 1e-8  # variance, in units of the target's: what is below is rounding
+TAME = 0.3  # share of the squared error in a thousandth of the rows, from which on outliers are drawn in
+BOOST_PATIENCE = 5  # rounds without progress on kept-out rows
+
+# Candidates and controls
+MOST_CANDIDATES = 24  # of a part; each is refitted without. More: slower, in proportion
+PAIRED = 5.5  # deviations of the best of all products, from which on a pair is looked at
+TINY = 1e-4  # share of all gain, below which nobody looks
+FOUND = 1.5  # times a shadow's gain, from which on trees have found something
+SURE = 6.0  # errors above zero: no second opinion is needed
+NEGLIGIBLE = 2e-4  # nats that nobody looks for
+FEW_CANDIDATES = 6  # that are not worth pruning
+PRUNED_ROWS = 5000  # below which a group's effect is too uncertain for pruning
+MOST_ADDED = 6  # candidates that the third look brings back
+BUNDLED = 20.0  # deviations of a chi-square, for inputs that hardly vary apart and show only together
+CONTROLS = 2  # shadows among the candidates of each target
+PLANTED = 0.02  # nats of the planted effect
+LITTLE = 0.98  # share of a target's variance, above which nothing of its mean is explained
+SPREAD_ROUNDS = 3  # rounds of boosting that the spread of a target must be worth before its causes are sought
+NOISY = 1e-4  # of a target's variance: less is no noise but what a model has not fitted
+SHOWN = 3.0  # times a shadow's gain, for causes of a target's spread
+
+# Verdicts
+DEGREES = 10  # of freedom of Student's t: an error rests on about ten shadows, a target's own and those of others
+PRIOR_SHADOWS = 4  # shadows of other targets that count as many as a target's own
+LEAST_EFFICIENCY = 0.1  # share of a planted effect that counts as found at least: a limit is at most ten times higher
+BLIND = 0.1  # nats: with a higher limit of detection "none" would say little, unless the target owes far more ...
+BLIND_SHARE = 0.5  # ... to its inputs: half of all that is known of it is no high limit
+FEW_TESTED = 2000  # rows of a fold, from which on a log is not too short to rule anything out
+RARE = 30  # rows in which something must change for its absence of effects to count
+DOMINANT = 3.0  # times the effect of any other input of its bundle, for one that stands out
+CLOSE = 0.5  # share of the errors that make an edge, from which on a cell is undecided
+DOUBTFUL = 1.0  # errors above zero from which on another fold is asked
+
+# Networks: verdicts
+SHADOW_DEVIATIONS = 4.0  # how far beyond the scatter of the shadows an effect must lie
+NORMAL = 1.25  # standard deviations in a mean absolute one: a single odd shadow counts less than in a mean square
+SURE_ABOVE_ZERO = 3.0  # its own standard errors that an effect must exceed
+STANDARD_ERRORS = 2.0  # distance from the threshold below which a cell is undecided
+
+# Networks: evidence
+SETTLED = 5e-4  # nats: a cell surely below this is not looked at again
+SHARP = 5.0  # standard errors above zero from which on outcomes are reported as they are ...
+REFUTED = 5.0  # ... and below zero from which on the prediction is better without the input
+KNOWN = 4.0  # standard errors above zero that some input of a target must reach
+PEAK_ROWS = 20_000  # looked at for differences of the same quantity
+PEAK = 0.03  # share of the rows in the narrowest interval that is compared
+CONCENTRATED = 1.4  # times narrower than for unrelated values
+PER_VARIABLE = 1  # pairs at most, per variable
+
+# Networks: the second look
+SECOND_LOOKS = 3  # at most, where a target is looked at until nothing more is left out
+MOST_SLOTS = 2400  # candidates of all targets together that local networks look at
+LOCAL_RATE = 3.0  # small networks bear a higher learning rate than the trunk
+CONFIRMED = 0.5  # of the edges of the first look, for its verdicts on what found no room in the second
+MOST_SECOND = 24  # candidates of a target; on what ranks behind so many others the first look decides
+
+# Networks: while data come in
+ONLINE_RATE = 0.0  # where on the learning-rate schedule online updates stay: at its peak, which sharp steps need
+ONLINE_MEMORY = 0.5  # share of the running CMI that stays when a new measurement comes
+GROWTH = 2.0  # how many times more rows there must be for a new fit
+FIT_ROWS = 40_000  # rows that scales, knots and targets are fitted to, at most
+POOL_ROWS = 40_000  # rows that one call trains on, at most
+FIRST_UPDATES = 3  # times as many updates in the first call, when there is nothing to go on from
+ONLINE_SMALLEST = 0.005  # smallest effect in nats, while in training
+UNCONFIRMED_SHARE = 0.05  # share of the strongest cause that an effect must exceed where no second look confirms it
+ONLINE_SURE = 1.0  # standard errors that an effect must exceed: to leave out a cause costs more than one too many
+DOUBT = 1.0  # standard errors that an effect may lack, where inputs in doubt are kept
+ONLINE_WATCHED = 1000  # rows on which overfitting is watched
+REWARD_SHARE = 0.05  # of the strongest cause that others must reach: few rows, and what is in doubt is kept anyway
+LOCAL_WIDTH = 48  # hidden units of a small network
+MOST_PAIRS = 12  # differences that one target's network sees
+CANDIDATE = 1e-3  # nats above a typical shadow: anything that may reach this is looked at again
+
+# Networks: training
+WARM_UP = 200  # updates until the learning rate has reached its peak
+AVERAGE_EVERY = 4  # updates between two steps of the averaged weights
+AVERAGE_LENGTH = 250  # such steps over which weights are averaged
+REFOCUS = (0.25, 0.4, 0.6, 0.8)  # points of training at which the dropping of inputs is redistributed
+FOCUS_CELLS = 12_000_000  # inputs times targets times rows that such a redistribution looks at
+FOCUS_ROWS = (32, 500)  # at least, at most
+HARD_TO_TELL = 0.01  # nats around which an effect is hard to tell from none
+WATCH_EVERY = 100  # updates between two looks at rows kept out of training
+WATCHED = (1000, 20_000)  # of those rows: at least, and targets times rows
+HARDER = 2.0  # factor by which weight decay follows what such a look shows
+STRONGEST_DECAY = 30.0  # times the one it starts from
+
+# Networks: inputs
+BINS = 8  # pieces of a scalar's encoding
+NEAR_PEAK = 0.3  # share of the values of a difference that are near its peak
+EVALUATION_CANDIDATES = 4  # times the number of training candidates

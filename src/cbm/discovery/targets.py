@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cbm.discovery.settings import ATOM
 from cbm.factors import Kind
 from cbm.transitions import Transitions
 
-ATOM = 1 / 32  # a value that makes up more than this share of the data is treated as discrete
-MEMORY = 0.7  # nats of self-memory above which the change is predicted (half the residual)
 TABLE = 2049  # points of the table that inverts the coordinate
 
 

@@ -18,19 +18,20 @@ from cbm.discovery.evidence import measure, pick_rows
 from cbm.discovery.model import Batch, MaskedModel, TrunkModel
 from cbm.discovery.models import numbers_per_row
 from cbm.discovery.problem import Problem
-from cbm.discovery.settings import Settings
-
-WARM_UP = 200  # updates until the learning rate has reached its peak
-AVERAGE_EVERY = 4  # updates between two steps of the averaged weights
-AVERAGE_LENGTH = 250  # such steps over which weights are averaged
-REFOCUS = (0.25, 0.4, 0.6, 0.8)  # points of training at which the dropping of inputs is redistributed
-FOCUS_CELLS = 12_000_000  # inputs times targets times rows that such a redistribution looks at
-FOCUS_ROWS = (32, 500)  # at least, at most
-DOUBTFUL = 0.01  # nats around which an effect is hard to tell from none
-WATCH_EVERY = 100  # updates between two looks at rows kept out of training
-WATCHED = (1000, 20_000)  # of those rows: at least, and targets times rows
-HARDER = 2.0  # factor by which weight decay follows what such a look shows
-STRONGEST_DECAY = 30.0  # times the one it starts from
+from cbm.discovery.settings import (
+    AVERAGE_EVERY,
+    AVERAGE_LENGTH,
+    FOCUS_CELLS,
+    FOCUS_ROWS,
+    HARD_TO_TELL,
+    HARDER,
+    REFOCUS,
+    STRONGEST_DECAY,
+    WARM_UP,
+    WATCH_EVERY,
+    WATCHED,
+    Settings,
+)
 
 
 @dataclass
@@ -207,7 +208,7 @@ class Trainer:
             cmi = measure(self.model, self.problem.train, inputs, real, rows, self.row_size).cmi
         if inputs > real:
             cmi = cmi - np.median(cmi[:, real:], 1, keepdims=True)
-        doubt = np.clip(cmi / DOUBTFUL, 0, 1) * np.exp(-np.clip(cmi, 0, None) / (5 * DOUBTFUL))
+        doubt = np.clip(cmi / HARD_TO_TELL, 0, 1) * np.exp(-np.clip(cmi, 0, None) / (5 * HARD_TO_TELL))
         weight = torch.from_numpy(doubt.sum(0)).float() + 1e-6
         self.focus = 0.5 * self.even_focus() + 0.5 * weight / weight.sum()
 

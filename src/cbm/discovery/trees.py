@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from cbm.discovery.settings import BOOST_PATIENCE
+
 OPTIONS: dict[str, Any] = {
     "objective": "regression", "num_leaves": 31, "learning_rate": 0.1, "min_data_in_leaf": 10, "lambda_l2": 1.0,
     "boost_from_average": False, "max_bin": 63, "verbosity": -1, "num_threads": 1, "deterministic": True,
     "force_row_wise": True, "seed": 0, "feature_pre_filter": False,
 }  # fmt: skip
-PATIENCE = 5  # rounds without progress on kept-out rows
 
 
 class Trees:
@@ -43,7 +44,7 @@ class Trees:
         calls, seen = [], []
         if watch:
             self.watched.set_label(label[self.kept])
-            calls, seen = [self.lightgbm.early_stopping(PATIENCE, verbose=False)], [self.watched]
+            calls, seen = [self.lightgbm.early_stopping(BOOST_PATIENCE, verbose=False)], [self.watched]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = self.lightgbm.train(options, self.table, rounds, valid_sets=seen, callbacks=calls)
