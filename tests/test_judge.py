@@ -22,6 +22,7 @@ def _pooled(delta: Any, error: Any = 0.001, **changes: Any) -> Pooled:
     plain = Pooled(
         delta, np.broadcast_to(np.asarray(error, float), delta.shape).copy(), np.full(delta.shape, 2),
         np.zeros(delta.shape), np.full(len(delta), 0.001), np.ones(len(delta)), np.ones(len(delta), bool),
+        short=np.zeros(len(delta), bool),
     )  # fmt: skip
     return replace(plain, **changes)
 
@@ -71,7 +72,7 @@ def test_edge_none_and_in_between() -> None:
     assert found.verdict.tolist() == [["edge", "edge", "undecided", "none", "none"]]
     assert found.edge[0, :2].all() and not found.edge[0, 3:].any()
     assert found.reason[0, 2] == "near the threshold" and not any(found.reason[0, [0, 1, 3, 4]])
-    assert found.settled.all() and found.thresholds[0, 0] == pytest.approx(0.003)
+    assert found.settled.all() and found.thresholds[0, 0] == pytest.approx(0.0033, rel=1e-3)
 
 
 def test_effects_too_small_to_care_about_are_none() -> None:
@@ -138,6 +139,19 @@ def test_one_that_stands_out_is_the_cause() -> None:
     bundled = np.array([[50.0, 50.0, 0.0, 0.0]])
     found = judge(_pooled([0.2, 0.0, 0.0, 0.0], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["edge", "none", "none", "none"]]
+
+
+def test_two_that_cannot_stand_in_for_each_other_are_both_causes() -> None:
+    bundled = np.array([[50.0, 50.0, 0.0, 0.0]])
+    found = judge(_pooled([0.02, 0.01, 0.0, 0.0], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
+    assert found.verdict.tolist() == [["edge", "edge", "none", "none"]]
+
+
+def test_a_small_effect_beside_the_large_one_of_its_mate_is_in_doubt() -> None:
+    bundled = np.array([[50.0, 50.0, 0.0, 0.0]])
+    found = judge(_pooled([0.2, 0.01, 0.0, 0.0], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
+    assert found.verdict.tolist() == [["edge", "undecided", "none", "none"]]
+    assert found.reason[0, 1] == "hardly varies by itself: goes with x"
 
 
 def test_a_bundle_that_nobody_needs() -> None:

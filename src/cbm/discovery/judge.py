@@ -22,6 +22,7 @@ from cbm.discovery.settings import (
     DOUBTFUL,
     FEW_TESTED,
     LEAST_EFFICIENCY,
+    MOST_SCATTER,
     PLANTED,
     PRIOR_SHADOWS,
     RARE,
@@ -53,6 +54,8 @@ class Pooled:
     """Effects given every other input, for what is reported of an edge."""
     explained: np.ndarray = field(default_factory=lambda: np.zeros(0))
     """(K,) nats that all inputs together tell of a target."""
+    short: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    """(K,) whether it was tested on few rows."""
 
     @property
     def z(self) -> np.ndarray:
@@ -70,7 +73,7 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
     bundled, bundled_error = np.zeros((count, inputs)), np.zeros((count, inputs))
     tested = np.zeros((count, inputs), int)
     limit, efficiency = np.full(count, np.inf), np.full(count, LEAST_EFFICIENCY)
-    explained = np.zeros(count)
+    explained, short = np.zeros(count), np.zeros(count, bool)
     for p, parts in enumerate(found):
         if not parts:
             continue
@@ -88,7 +91,7 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         bundled_error[p] = np.sqrt(squares / len(parts) ** 2 + scatter[p] ** 2)
         limit[p] = np.sqrt((usual**2 + scatter[p] ** 2) / len(parts))
         efficiency[p] = np.clip(parts[0]["planted"][0] / PLANTED, LEAST_EFFICIENCY, 1.0)
-        explained[p] = _explained(parts[0]["loss"])
+        explained[p], short[p] = _explained(parts[0]["loss"]), parts[0]["loss"][2] < FEW_TESTED
         given_all[p] = parts[0].get("given_all", parts[0]["delta"])
     settled = np.array([len(parts) >= n for parts, n in zip(found, asked)], bool)
     of = share > 0
@@ -102,7 +105,8 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         efficiency=np.array([efficiency[own].min(initial=1.0) for own in of]),
         settled=_all(of, settled),
         given_all=share @ given_all,
-        explained=np.array([(s[own] * explained[own]).sum() for s, own in zip(share, of)]),
+        explained=share @ explained,
+        short=_all(of, short),
     )
 
 
@@ -112,29 +116,26 @@ def _all(of: np.ndarray, yes: np.ndarray) -> np.ndarray:
 
 
 def _explained(loss: np.ndarray) -> float:
-    """Nats that a target owes to its inputs; without bound where rows are many, so that "none" can be believed."""
-    model, constant, rows = loss
-    return 0.5 * float(np.log(constant / model)) if rows < FEW_TESTED else np.inf
+    """Nats that a part owes to its inputs."""
+    return 0.5 * float(np.log(max(loss[1] / loss[0], 1.0)))
 
 
 def _fit_scatter(found: list[list[dict[str, np.ndarray]]]) -> np.ndarray:
     """(P,) how far refits scatter beyond the error over episodes: a part's own shadows, and those of all others.
 
-    In units of the usual error, since targets differ in size by orders of magnitude.
+    Only what makes an input look useful counts, twice: half of what is useless lies below zero. Others count in units
+    of their errors, since parts differ in size by orders of magnitude.
     """
-    ratios = []
-    for parts in found:
-        shadows = np.concatenate([part["shadows"] for part in parts]) if parts else np.zeros((0, 2))
-        error = np.maximum(shadows[:, 1], 1e-12)
-        ratios.append(np.clip(shadows[:, 0], 0, None) ** 2 / error**2)  # only what makes an input look useful
-    everything = np.concatenate(ratios) if ratios else np.zeros(0)
-    usual = float(2 * everything.mean()) if len(everything) else 1.0  # half of them lie below zero
+    shadows = [np.concatenate([part["shadows"] for part in parts]) if parts else np.zeros((0, 2)) for parts in found]
+    seen = [(2 * (np.clip(s[:, 0], 0, None) ** 2).sum(), (s[:, 1] ** 2).sum()) for s in shadows if len(s)]
+    ratios = [min(own / max(error, 1e-24), MOST_SCATTER) for own, error in seen]
+    usual = float(np.mean(ratios)) if ratios else 1.0
     result = np.zeros(len(found))
-    for k, (parts, own) in enumerate(zip(found, ratios)):
-        if parts:
-            ratio = (2 * own.sum() + PRIOR_SHADOWS * usual) / (len(own) + PRIOR_SHADOWS)
-            error = np.sqrt(np.mean(np.concatenate([part["shadows"][:, 1] ** 2 for part in parts])))
-            result[k] = error * np.sqrt(max(ratio - 1.0, 0.0))
+    for p, own in enumerate(shadows):
+        if len(own):
+            error = float((own[:, 1] ** 2).mean())
+            mean = 2 * (np.clip(own[:, 0], 0, None) ** 2).sum() + PRIOR_SHADOWS * usual * error
+            result[p] = np.sqrt(max(mean / (len(own) + PRIOR_SHADOWS) - error, 0.0))
     return result
 
 
@@ -166,7 +167,9 @@ def judge(
     power = float(stats.norm.isf(settings.miss_rate))
     edge = (delta >= needed) & (pooled.tested > 0)
     reach = delta + power * pooled.error
-    unclear = ~edge & (z > CLOSE * bar) & (reach > settings.smallest_effect) & (pooled.tested > 0)
+    large = _large(pooled)
+    unclear = ~edge & (pooled.tested > 0) & (reach > settings.smallest_effect)
+    unclear &= (z > CLOSE * bar) | (reach > large[:, None])
     if settings.rule == "threshold":  # the paper's rule
         edge, unclear, needed = delta >= settings.epsilon, np.zeros_like(edge), np.full_like(needed, settings.epsilon)
     verdict = np.where(edge, "edge", np.where(unclear, "undecided", "none")).astype("<U9")
@@ -185,7 +188,7 @@ def judge(
         least, np.maximum((bar + power) * pooled.limit_error / pooled.efficiency, settings.smallest_effect)
     )
     if settings.rule == "calibrated":
-        _judge_blind(verdict, reason, least, pooled.explained)
+        _judge_blind(verdict, reason, pooled.short & np.isfinite(least) & (least > large))
     limit = np.where(np.isfinite(limit), limit, np.nan)
     cmi = delta
     if pooled.given_all.size:
@@ -193,11 +196,15 @@ def judge(
     return Verdicts(cmi, pooled.error, needed, guess, verdict, reason.astype(str), ~unsettled, limit)
 
 
-def _judge_blind(verdict: np.ndarray, reason: np.ndarray, limit: np.ndarray, explained: np.ndarray) -> None:
+def _large(pooled: Pooled) -> np.ndarray:
+    """(K,) nats that "none" must rule out: much by itself, or half of all that is known of the target."""
+    if not len(pooled.explained):
+        return np.full(len(pooled.delta), np.inf)
+    return np.maximum(BLIND, BLIND_SHARE * pooled.explained)
+
+
+def _judge_blind(verdict: np.ndarray, reason: np.ndarray, blind: np.ndarray) -> None:
     """Where only very strong effects could be seen, that none was seen says nothing."""
-    if not len(explained):
-        return
-    blind = np.isfinite(limit) & (limit > np.maximum(BLIND, BLIND_SHARE * explained))
     where = blind[:, None] & (verdict == "none")
     verdict[where], reason[where] = "undecided", FEW
 
@@ -223,13 +230,16 @@ def edge_bar(z: np.ndarray, rate: float) -> float:
 def _judge_bundles(
     verdict: np.ndarray, reason: np.ndarray, pooled: Pooled, bundle: np.ndarray, names: list[str], bar: float
 ) -> None:
-    """Inputs that hardly vary apart: if a model needs the bundle and no single member, nobody can say which."""
+    """Inputs that hardly vary apart: if a model needs the bundle and no single member, nobody can say which.
+
+    A member is sure when the others cannot stand in for it, and none of them has a far larger effect.
+    """
     for b in range(int(bundle.max(initial=-1)) + 1):
         members = np.flatnonzero(bundle == b)
         for k in np.flatnonzero(pooled.bundled[:, members].max(1, initial=0.0) > bar):
             delta = pooled.delta[k, members]
             rivals = np.array([np.delete(delta, n).max() for n in range(len(members))])
-            sure = (pooled.z[k, members] > SURE) & (delta > DOMINANT * rivals)
+            sure = (pooled.z[k, members] > SURE) & (DOMINANT * delta > rivals)
             doubtful = members[~sure]
             for j in doubtful if not sure.any() else doubtful[verdict[k, doubtful] == "edge"]:
                 mate = next(m for m in members if m != j)

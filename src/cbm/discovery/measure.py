@@ -19,7 +19,9 @@ from cbm.discovery.screen import Additive, additive, product_scores, tree_gains
 from cbm.discovery.settings import (
     BUNDLED,
     CONTROLS,
+    DOUBTFUL,
     FEW_CANDIDATES,
+    FEW_OUTSIDE,
     FLOOR,
     FOUND,
     LITTLE,
@@ -36,6 +38,7 @@ from cbm.discovery.settings import (
     SPREAD_ROUNDS,
     SURE,
     TINY,
+    WEAK,
 )
 from cbm.discovery.trees import Trees
 
@@ -104,6 +107,17 @@ def rows_of(data: Dataset, fold: int, part: int) -> Rows:
     return Rows(*(np.flatnonzero(mine & some) for some in (~test & ~data.kept, ~test & data.kept, test)))
 
 
+def _inside(x: np.ndarray, rows: Rows) -> Rows:
+    """Without the few new rows outside the range that models are fitted to: how a curve goes on there is nobody's
+    finding, and one such row can outweigh all others. Where there are many, as with a slow drift, all stay."""
+    low, high = x[rows.fit].min(0), x[rows.fit].max(0)
+    parts = [rows.fit]
+    for new in (rows.kept, rows.test):
+        within = ((x[new] >= low) & (x[new] <= high)).all(1)
+        parts.append(new[within] if within.mean() >= 1 - FEW_OUTSIDE else new)
+    return Rows(*parts)
+
+
 _cache: dict[Any, Any] = {}
 
 
@@ -138,7 +152,6 @@ class _Part:
         exogenous = set(self.bundle[data.exogenous : data.inputs]) - {-1}
         self.shows_action = np.isin(self.bundle, list(exogenous)) & (np.arange(len(self.bundle)) < data.action)
         """Variables that go with the action or the one before: these are always in view, so they tell nothing."""
-        self.cluster = np.unique(data.cluster[self.rows.test], return_inverse=True)[1]
         self.candidates: list[int] = []
         self.structure = Structure()
         self.discrete = bool(data.discrete[part])
@@ -146,6 +159,8 @@ class _Part:
         self.shadows = [int(j) for j in np.arange(data.inputs, int(data.owner.max()) + 1)]
         self.seen = self._seen()
         self.x, self.owner = self._table(pairs)
+        self.rows = _inside(self.x, self.rows)
+        self.cluster = np.unique(data.cluster[self.rows.test], return_inverse=True)[1]
 
     def _seen(self) -> list[int]:
         """Inputs that are looked at: all, or of very many the most useful ones, their mates, and shadows."""
@@ -300,6 +315,13 @@ class _Part:
         left[np.concatenate([self.rows.fit, self.rows.kept, self.rows.test])] = refits.residual
         return left
 
+    def _worth(self, refits: Refits, j: int) -> tuple[float, float]:
+        """Nats lost without an input, and the error; a weak effect must also be more than that of a stand-in."""
+        delta, stderr = self._loss_without(refits, {j})
+        if DOUBTFUL * stderr < delta < WEAK:
+            delta, stderr = min((delta, stderr), self._nats(refits.full, refits.replaced(j)))
+        return delta, stderr
+
     def _loss_without(self, refits: Refits, hidden: set[int]) -> tuple[float, float]:
         """Nats lost without some inputs, and the standard error over episodes."""
         return self._nats(refits.full, refits.without(hidden))
@@ -320,7 +342,7 @@ class _Part:
         """Each input alone, and each bundle of inputs that hardly vary apart."""
         for j in cells:
             if j != self.own:
-                found.delta[j], found.stderr[j] = self._loss_without(refits, {j})
+                found.delta[j], found.stderr[j] = self._worth(refits, j)
                 found.tested[j] = 2
         for b in np.unique(self.bundle[self.candidates]):
             members = [j for j in self.candidates if b >= 0 and self.bundle[j] == b]

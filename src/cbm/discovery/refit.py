@@ -102,6 +102,43 @@ class Refits:
             residual = self._boost(residual, hidden, self.structure.rounds, watch=False)[0]
         return np.asarray((residual[self.test] ** 2).sum(1))
 
+    def replaced(self, j: int) -> np.ndarray:
+        """Squared errors of the test rows, fitted with a stand-in for input j: it goes with the others as the input
+        does, and knows nothing else.
+
+        Where a model does not fit, whatever goes with the true causes helps it, and so does the stand-in.
+        """
+        other = copy.copy(self)
+        other.columns = self._with_stand_in(j)
+        other.trees = Trees(other.columns, self.owner, self.fit, self.kept) if self.structure.rounds else None
+        if self.structure.order:
+            other._use(self.structure.order)
+        residual = other.y - other._closed(self.structure, set())
+        if self.structure.rounds:
+            residual = other._boost(residual, set(), self.structure.rounds, watch=False)[0]
+        return np.asarray((residual[self.test] ** 2).sum(1))
+
+    def _with_stand_in(self, j: int) -> np.ndarray:
+        """All columns; those of input j are what the others say of them, plus what is left from another time."""
+        plain = self.owner[:, 0] == self.owner[:, 1]
+        own, rest = (np.flatnonzero(plain & ((self.owner[:, 0] == j) == yes)) for yes in (True, False))
+        basis = Basis.fit(self.columns[np.ix_(self.fit, rest)], self.owner[rest])
+        features, _ = basis.features(self.columns[:, rest])
+        gram = Gram.of(features[: len(self.fit)])
+        x = self.columns[:, own]
+        mean = x[self.fit].mean(0)
+        weights = gram.solve(features[: len(self.fit)].T @ (x[self.fit] - mean), np.arange(len(gram.mean)), RIDGES[0])
+        told = mean + (features - gram.mean) @ weights
+        columns = self.columns.copy(order="F")
+        for rows in (self.fit, self.kept, self.test):
+            columns[np.ix_(rows, own)] = told[rows] + np.roll((x - told)[rows], len(rows) // 3, axis=0)
+        for c in np.flatnonzero(~plain & (self.owner == j).any(1)):
+            pair = np.flatnonzero(plain & np.isin(self.owner[:, 0], self.owner[c]))
+            some = np.column_stack([self.columns[: len(pair) + 100, pair], np.ones(len(pair) + 100)])
+            slopes = np.linalg.lstsq(some, self.columns[: len(some), c], rcond=None)[0]
+            columns[:, c] = columns[:, pair] @ slopes[:-1] + slopes[-1]
+        return columns
+
     def relabelled(self, y: np.ndarray) -> Refits:
         """The same rows and inputs with another target."""
         other = copy.copy(self)

@@ -194,6 +194,7 @@ BOOST_ROUNDS = 120  # of boosting in refits, at most
 CLOSED_LEAVES = 0.2  # share of a target's variance left over by a closed form, from which on trees also begin without
 FLOOR = 1e-8  # variance, in units of the target's: what is below is rounding
 TAME = 0.3  # share of the squared error in a thousandth of the rows, from which on outliers are drawn in
+FEW_OUTSIDE = 0.05  # share of new rows outside the range that models have seen, up to which they are left out
 BOOST_PATIENCE = 5  # rounds without progress on kept-out rows
 
 # Candidates and controls
@@ -207,6 +208,7 @@ FEW_CANDIDATES = 6  # that are not worth pruning
 PRUNED_ROWS = 5000  # below which a group's effect is too uncertain for pruning
 MOST_ADDED = 6  # candidates that the third look brings back
 BUNDLED = 20.0  # deviations of a chi-square, for inputs that hardly vary apart and show only together
+WEAK = 0.1  # nats, below which an effect must also be more than that of a stand-in
 CONTROLS = 2  # shadows among the candidates of each target
 PLANTED = 0.02  # nats of the planted effect
 LITTLE = 0.98  # share of a target's variance, above which nothing of its mean is explained
@@ -216,13 +218,14 @@ SHOWN = 3.0  # times a shadow's gain, for causes of a target's spread
 
 # Verdicts
 DEGREES = 10  # of freedom of Student's t: an error rests on about ten shadows, a target's own and those of others
+MOST_SCATTER = 25.0  # squared errors by which shadows of one part make others doubt theirs, at most
 PRIOR_SHADOWS = 4  # shadows of other targets that count as many as a target's own
 LEAST_EFFICIENCY = 0.1  # share of a planted effect that counts as found at least: a limit is at most ten times higher
 BLIND = 0.1  # nats: with a higher limit of detection "none" would say little, unless the target owes far more ...
 BLIND_SHARE = 0.5  # ... to its inputs: half of all that is known of it is no high limit
 FEW_TESTED = 2000  # rows of a fold, from which on a log is not too short to rule anything out
 RARE = 30  # rows in which something must change for its absence of effects to count
-DOMINANT = 3.0  # times the effect of any other input of its bundle, for one that stands out
+DOMINANT = 3.0  # times the effect of an input: a mate in its bundle with a larger one casts doubt on it
 CLOSE = 0.5  # share of the errors that make an edge, from which on a cell is undecided
 DOUBTFUL = 1.0  # errors above zero from which on another fold is asked
 
