@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cbm.discovery.measure import cluster_stderr
+from cbm.discovery.measure import _inside, cluster_stderr
 from cbm.discovery.refit import Refits, Rows, Structure
 from cbm.discovery.settings import FLOOR
 from cbm.discovery.trees import Trees
@@ -126,3 +126,55 @@ def test_errors_are_those_of_clusters() -> None:
     repeated = np.repeat(values, 10)
     assert cluster_stderr(repeated, np.repeat(cluster, 10)) == pytest.approx(values.std(ddof=1) / np.sqrt(300))
     assert cluster_stderr(repeated, np.arange(3000)) < 0.4 * cluster_stderr(values, cluster)
+
+
+# Stand-ins
+
+
+def _against_stand_in(refits: Refits, j: int) -> float:
+    return 0.5 * float(np.log((refits.replaced(j).mean() + FLOOR) / (refits.full.mean() + FLOOR)))
+
+
+def test_what_goes_with_a_cause_helps_a_poor_model_and_so_does_its_stand_in(x: np.ndarray) -> None:
+    """A wave that the closed form cannot follow; input 1 is a noisy copy of the cause and knows nothing else."""
+    rng = np.random.default_rng(3)
+    twin = x.copy()
+    twin[:, 1] = x[:, 0] + 0.1 * rng.normal(size=ROWS)
+    refits = _refits(twin, np.sin(12 * x[:, 0]) + 2 * x[:, 0] + 0.1 * rng.normal(size=ROWS), Structure(1))
+    alone, against = _nats(refits, 1), _against_stand_in(refits, 1)
+    assert alone > 0.008 and against < 0.5 * alone
+
+
+@pytest.mark.parametrize("structure", [Structure(1), Structure(0, 1e-8, 40)])
+def test_a_cause_is_worth_more_than_its_stand_in(x: np.ndarray, structure: Structure) -> None:
+    rng = np.random.default_rng(4)
+    related = x.copy()
+    related[:, 1] = 0.8 * x[:, 0] + 0.6 * x[:, 1]
+    refits = _refits(related, related[:, 0] + 0.4 * related[:, 1] + rng.normal(size=ROWS), structure)
+    assert _against_stand_in(refits, 1) > 0.8 * _nats(refits, 1) > 0.01
+
+
+def test_a_stand_in_goes_with_the_others_and_takes_its_differences_along(x: np.ndarray) -> None:
+    related = x.copy()
+    related[:, 1] = 0.8 * x[:, 0] + 0.6 * x[:, 1]
+    columns = np.column_stack([related, related[:, 0] / 2 - related[:, 1] / 3])
+    owner = np.concatenate([OWNER, [[0, 1]]])
+    refits = Refits(columns, owner, x[:, :1], list(range(INPUTS)), _rows(), Structure(1))
+    found = refits._with_stand_in(1)
+    kept = [0, 2, 3]
+    assert np.array_equal(found[:, kept], refits.columns[:, kept])
+    assert np.corrcoef(found[:, 0], found[:, 1])[0, 1] == pytest.approx(0.8, abs=0.02)
+    assert abs(np.corrcoef(found[:, 1] - 0.8 * found[:, 0], refits.columns[:, 1] - 0.8 * found[:, 0])[0, 1]) < 0.05
+    assert found[:, 4] == pytest.approx(found[:, 0] / 2 - found[:, 1] / 3, abs=1e-6)
+
+
+# New rows outside the range of the fitted ones
+
+
+def test_few_rows_outside_what_was_fitted_are_left_out_and_many_are_not() -> None:
+    x = np.linspace(-1, 1, 1000)[:, None]
+    fit, new = np.arange(20, 980), np.r_[np.arange(0, 400), np.arange(600, 1000)]
+    rows = _inside(x, Rows(fit, fit, new))
+    assert np.array_equal(rows.test, new[20:-20]) and np.array_equal(rows.kept, fit)
+    drifting = _inside(x, Rows(fit[:500], fit, new))
+    assert np.array_equal(drifting.test, new)
