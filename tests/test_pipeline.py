@@ -156,14 +156,26 @@ def test_one_seed_one_graph(data: Transitions, reference: Path) -> None:
     assert other.to_json()["cmi"] != same["cmi"] and _edges(other) == TRUE
 
 
-def test_progress_is_told(data: Transitions) -> None:
+def test_progress_is_told(data: Transitions, tmp_path: Path) -> None:
     heard: list[tuple[str, float]] = []
-    discover(data, settings=SETTINGS, workers=0, progress=lambda stage, done: heard.append((stage, done)))
+    discover(
+        data,
+        settings=SETTINGS,
+        workers=0,
+        run=tmp_path / "run",
+        progress=lambda stage, done: heard.append((stage, done)),
+    )
     stages = list(dict.fromkeys(stage for stage, _ in heard))
     assert stages[:2] == ["screening", "measuring"] and stages[-1] == "prediction"
     for stage in stages:
         done = [fraction for name, fraction in heard if name == stage]
         assert done == sorted(done) and done[0] >= 0 and done[-1] <= 1
+
+
+def test_without_a_run_directory_nothing_is_trained_to_predict(data: Transitions) -> None:
+    heard: list[str] = []
+    discover(data, settings=SETTINGS, workers=0, progress=lambda stage, _: heard.append(stage))
+    assert "measuring" in heard and "prediction" not in heard
 
 
 def test_a_negative_number_of_workers(data: Transitions) -> None:

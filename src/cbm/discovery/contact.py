@@ -34,7 +34,8 @@ def differences(x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[np.ndar
         active = x[rows[active_rows(y[rows, q])]]
         if len(active) < FEWEST_ACTIVE:
             continue
-        ratio = np.where(usual > COPY, _left_over(active) / np.maximum(usual, COPY), np.inf)
+        known = (usual > COPY) & np.isfinite(usual)
+        ratio = np.where(known, _left_over(active) / np.where(known, usual, 1.0), np.inf)
         better = ratio < closeness
         spread = active.std(0)
         sign = np.sign(active.T @ (active - active.mean(0)))

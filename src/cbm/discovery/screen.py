@@ -42,27 +42,68 @@ def additive(data: Dataset, rows: np.ndarray, bundle: np.ndarray | None = None) 
     some = rows[:: max(1, len(rows) // 20_000)]
     basis = Basis.fit(data.columns[some], np.stack([owner, owner], 1), hinges)
     of = np.array(basis.singles(), int)[:, 0]
-    gram, moments, mean, y_mean, squares = _moments(data, basis, rows)
-    scale = 1 / np.sqrt(np.maximum(gram.diagonal(), CONSTANT * len(rows)))
-    matrix = gram * scale[:, None] * scale
-    matrix[np.diag_indices_from(matrix)] += RIDGE
-    inverse = solve_positive(matrix, np.eye(len(matrix)))
-    weights = inverse @ (moments * scale[:, None])
-    free = max(len(rows) - len(of) - 1, 1)
-    noise = np.maximum(squares - (weights * moments * scale[:, None]).sum(0), 1e-8 * squares + 1e-12) / free
-    count = int(owner.max()) + 1
-    blocks = [np.flatnonzero(of == j) for j in range(count)]
+    blocks = [np.flatnonzero(of == j) for j in range(int(owner.max()) + 1)]
+    fit = _Fit.of(data, basis, rows)
+    wald = fit.excess(blocks)
+    whole = bundle is None  # of all rows: what is reported may come from all of them
     bundle = _bundles(data, rows) if bundle is None else bundle
-    wald = np.stack([_excess(inverse, weights, noise, own) for own in blocks], 1)
     grouped = wald.copy()
     for b in range(int(bundle.max(initial=-1)) + 1):
         members = np.flatnonzero(bundle == b)
-        together = _excess(inverse, weights, noise, np.concatenate([blocks[j] for j in members]))
-        grouped[:, members] = together[:, None]
-    sizes = np.array([len(own) for own in blocks])
-    nats = 0.5 * np.log1p(np.clip(wald * np.sqrt(2 * sizes), 0, None) / len(rows))
-    residual = _residual(data, basis, mean, y_mean, weights * scale[:, None])
-    return Additive(wald, grouped, bundle, nats, residual)
+        grouped[:, members] = fit.excess([np.concatenate([blocks[j] for j in members])])
+    every = np.arange(len(data.y)) if whole else rows
+    use = (_Fit.of(data, basis, every).excess(blocks) if whole else wald) * np.sqrt([2 * len(own) for own in blocks])
+    return Additive(
+        wald, grouped, bundle, 0.5 * np.log1p(np.clip(use, 0, None) / len(every)), fit.residual(data, basis)
+    )
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """The regression of every target column on all features."""
+
+    inverse: np.ndarray
+    """(F, F) of the features' Gram matrix, in units of their size."""
+    weights: np.ndarray
+    """(F, Q) in these units."""
+    scale: np.ndarray
+    mean: np.ndarray
+    y_mean: np.ndarray
+    noise: np.ndarray
+    """(Q,) variance of what is left."""
+
+    @classmethod
+    def of(cls, data: Dataset, basis: Basis, rows: np.ndarray) -> _Fit:
+        gram, moments, mean, y_mean, squares = _moments(data, basis, rows)
+        scale = 1 / np.sqrt(np.maximum(gram.diagonal(), CONSTANT * len(rows)))
+        matrix = gram * scale[:, None] * scale
+        matrix[np.diag_indices_from(matrix)] += RIDGE
+        inverse = solve_positive(matrix, np.eye(len(matrix)))
+        weights = inverse @ (moments * scale[:, None])
+        left = squares - (weights * moments * scale[:, None]).sum(0)
+        noise = np.maximum(left, 1e-8 * squares + 1e-12) / max(len(rows) - len(matrix) - 1, 1)
+        return cls(inverse, weights, scale, mean, y_mean, noise)
+
+    def excess(self, blocks: list[np.ndarray]) -> np.ndarray:
+        """(Q, blocks) how far the use of some features, given all others, lies beyond that of useless ones.
+
+        In deviations of a chi-square.
+        """
+        return np.stack([self._excess(own) for own in blocks], 1)
+
+    def _excess(self, own: np.ndarray) -> np.ndarray:
+        if not len(own):
+            return np.zeros(len(self.noise))
+        block = solve_positive(self.inverse[np.ix_(own, own)], self.weights[own])
+        return np.asarray(((self.weights[own] * block).sum(0) / self.noise - len(own)) / np.sqrt(2 * len(own)))
+
+    def residual(self, data: Dataset, basis: Basis) -> np.ndarray:
+        result = np.empty_like(data.y)
+        for start in range(0, len(result), BLOCK):
+            part = slice(start, start + BLOCK)
+            features = basis.features(data.columns[part])[0] - self.mean
+            result[part] = data.y[part] - self.y_mean - features @ (self.weights * self.scale[:, None])
+        return result
 
 
 def _moments(
@@ -85,23 +126,6 @@ def _moments(
     gram -= np.outer(total, total) / n
     moments -= np.outer(total, y_total) / n
     return gram, moments, about + total / n, y_about + y_total / n, squares - y_total**2 / n
-
-
-def _residual(data: Dataset, basis: Basis, mean: np.ndarray, y_mean: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    result = np.empty_like(data.y)
-    for start in range(0, len(result), BLOCK):
-        part = slice(start, start + BLOCK)
-        features = basis.features(data.columns[part])[0] - mean
-        result[part] = data.y[part] - y_mean - features @ weights
-    return result
-
-
-def _excess(inverse: np.ndarray, weights: np.ndarray, noise: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """(Q,) how far the use of some features, given all others, lies beyond that of useless ones, in deviations."""
-    if not len(own):
-        return np.zeros(len(noise))
-    block = solve_positive(inverse[np.ix_(own, own)], weights[own])
-    return np.asarray(((weights[own] * block).sum(0) / noise - len(own)) / np.sqrt(2 * len(own)))
 
 
 def _bundles(data: Dataset, rows: np.ndarray) -> np.ndarray:
