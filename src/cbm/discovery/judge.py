@@ -16,7 +16,6 @@ from cbm.discovery.decide import Verdicts
 from cbm.discovery.settings import (
     BLIND,
     BLIND_SHARE,
-    CLOSE,
     DEGREES,
     DOMINANT,
     DOUBTFUL,
@@ -169,7 +168,7 @@ def judge(
     reach = delta + power * pooled.error
     large = _large(pooled)
     unclear = ~edge & (pooled.tested > 0) & (reach > settings.smallest_effect)
-    unclear &= (z > CLOSE * bar) | (reach > large[:, None])
+    unclear &= (z > DOUBTFUL) | (reach > large[:, None])
     if settings.rule == "threshold":  # the paper's rule
         edge, unclear, needed = delta >= settings.epsilon, np.zeros_like(edge), np.full_like(needed, settings.epsilon)
     verdict = np.where(edge, "edge", np.where(unclear, "undecided", "none")).astype("<U9")
