@@ -64,8 +64,8 @@ class Settings:
     shadows: int = 12
     """Time-shifted copies of real variables, added as inputs that cannot matter, to calibrate decisions."""
     differences: bool = True
-    """Whether models also see differences of the same quantity of two objects (`hand_x`, `block_x`), where the data
-    suggest that these touch or follow each other."""
+    """Whether models also see differences of two variables that the data relate: in refits, those that go together
+    while a target is active; in networks, the same quantity of two objects (`hand_x`, `block_x`)."""
     held_out: float = 0.2
     """Share of the episodes kept for measuring CMI."""
     evaluation_rows: int = 20_000
