@@ -145,3 +145,23 @@ def test_what_often_rests_has_two_parts_and_shares_the_first() -> None:
 def test_what_hardly_ever_rests_or_moves_has_one(share: float) -> None:
     found, _ = dynamics_dataset(_resting(share), SETTINGS, 0)
     assert found.share.tolist() == [[1, 0], [0, 1]] and not found.discrete.any()
+
+
+def test_a_thing_that_trembles_rests() -> None:
+    """As in a simulator: what lies still still changes in the last digits."""
+    data = _resting(0.7)
+    moved = data.obs[:, 0] != data.next_obs[:, 0]
+    tremble = 1e-8 * np.random.default_rng(5).normal(size=data.obs.shape)
+    found, _ = dynamics_dataset(replace(data, next_obs=data.next_obs + tremble), SETTINGS, 0)
+    assert found.discrete.tolist() == [True, False, False] and np.array_equal(found.rows_of(1), moved)
+
+
+def test_what_nearly_always_moves_together_shares_its_event_and_what_does_not_has_its_own() -> None:
+    data = _resting(0.7)
+    moved = np.flatnonzero(data.obs[:, 0] != data.next_obs[:, 0])
+    for alone, parts in ((moved[:10], 3), (moved[:200], 4)):
+        after = data.next_obs.copy()
+        after[alone, 1] = data.obs[alone, 1]
+        found, _ = dynamics_dataset(replace(data, next_obs=after), SETTINGS, 0)
+        assert found.parts == parts
+        assert found.rows_of(1).sum() == len(moved), "any of the two moves"

@@ -132,7 +132,8 @@ def test_errors_are_those_of_clusters() -> None:
 
 
 def _against_stand_in(refits: Refits, j: int) -> float:
-    return 0.5 * float(np.log((refits.replaced(j).mean() + FLOOR) / (refits.full.mean() + FLOOR)))
+    full, without = list(refits.challenged(j))[-1]
+    return 0.5 * float(np.log((without.mean() + FLOOR) / (full.mean() + FLOOR)))
 
 
 def test_what_goes_with_a_cause_helps_a_poor_model_and_so_does_its_stand_in(x: np.ndarray) -> None:
@@ -160,12 +161,29 @@ def test_a_stand_in_goes_with_the_others_and_takes_its_differences_along(x: np.n
     columns = np.column_stack([related, related[:, 0] / 2 - related[:, 1] / 3])
     owner = np.concatenate([OWNER, [[0, 1]]])
     refits = Refits(columns, owner, x[:, :1], list(range(INPUTS)), _rows(), Structure(1))
-    found = refits._with_stand_in(1)
+    found = refits._stand_in(1, np.zeros_like(refits.y))
     kept = [0, 2, 3]
     assert np.array_equal(found[:, kept], refits.columns[:, kept])
     assert np.corrcoef(found[:, 0], found[:, 1])[0, 1] == pytest.approx(0.8, abs=0.02)
     assert abs(np.corrcoef(found[:, 1] - 0.8 * found[:, 0], refits.columns[:, 1] - 0.8 * found[:, 0])[0, 1]) < 0.05
     assert found[:, 4] == pytest.approx(found[:, 0] / 2 - found[:, 1] / 3, abs=1e-6)
+
+
+def test_trees_in_smaller_steps_need_no_guide() -> None:
+    """The product of two signs, which trees find hard to begin with; input 2 goes with it and knows nothing else."""
+    rng = np.random.default_rng(11)
+    x = rng.normal(size=(20_000, 4))
+    product = np.sign(x[:, 0]) * np.sign(x[:, 1])
+    x[:, 2] = 0.25 * product + rng.normal(size=len(x))
+    y = product + 0.3 * rng.normal(size=len(x))
+    rows = Rows(*np.split(np.arange(len(x)), [12_000, 14_000]))
+    refits = Refits(x, np.stack([np.arange(4)] * 2, 1), y[:, None], [0, 1, 2, 3], rows, trees_only=True)
+    full, without = next(iter(refits.challenged(2)))
+    hasty = 0.5 * np.log(refits.without({2}).mean() / refits.full.mean())
+    careful = 0.5 * np.log(without.mean() / full.mean())
+    assert careful < 0.005 and careful < max(hasty, 0.005)
+    full, without = next(iter(refits.challenged(0)))
+    assert 0.5 * np.log(without.mean() / full.mean()) > 0.5, "a cause stays one"
 
 
 # New rows outside the range of the fitted ones

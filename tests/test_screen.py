@@ -127,3 +127,17 @@ def test_trees_find_an_interaction_that_sums_cannot() -> None:
     assert rounds > 0 and gains[:2].min() > 3 > gains[2:].max() and gains[data.inputs :].max() == pytest.approx(1)
     _, rounds = tree_gains(trees, data.inputs, left[:, 3:4])
     assert rounds <= 5, "nothing is left of noise"
+
+
+def test_a_cosine_that_follows_from_its_sine_joins_its_bundle() -> None:
+    """An angle of less than a right one: correlation sees nothing, a function of the sine says everything."""
+
+    def step(s: np.ndarray, a: np.ndarray, rng: Rng) -> list[np.ndarray]:
+        angle = np.clip(0.5 * s[:, 0] + a[:, 0] + 0.3 * rng.normal(size=len(s)), -1.4, 1.4)
+        return [angle, np.sin(angle), np.cos(angle), rng.normal(size=len(s))]
+
+    log = _log(step, "angle sine cosine w")
+    data = _dataset(log)
+    bundle = additive(data, np.flatnonzero(data.fold != 0)).bundle
+    named = dict(zip(log.factors.names, bundle))
+    assert named["cosine"] == named["sine"] >= 0 and named["w"] == -1

@@ -4,10 +4,10 @@ Dynamics and rewards are the same problem with other columns: (s_t, a_t) -> s_{t
 Shadows are extra inputs that cannot matter: real columns shifted in time by far more than an episode. They show what
 "no effect" looks like for this model on this log.
 
-A target that often has one exact value (a block that rests, a reward that is zero) has two parts: whether it has
+A target that often has one value (a block that rests, a reward that is zero) has two parts: whether it has
 another one, and which, in the rows where it has. log p(y | x) = log p(other | x) + other * log p(y | x, other), so that
 an input is worth to the target what it is worth to the first part, plus what it is worth to the second times the share
-of its rows. Targets that move together share their first part.
+of its rows. Targets that move together, as the coordinates of one block do, share their first part.
 """
 
 from __future__ import annotations
@@ -18,7 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from cbm.discovery.settings import FEWEST_APART, FEWEST_UNITS, LONGEST_CLUSTER, SELF_MEMORY, USUAL_SHARE, Settings
+from cbm.discovery.settings import (
+    AT_REST,
+    FEWEST_APART,
+    FEWEST_UNITS,
+    LONGEST_CLUSTER,
+    ROUNDING,
+    SAME_EVENT,
+    SELF_MEMORY,
+    USUAL_SHARE,
+    Settings,
+)
 from cbm.discovery.targets import action_columns, change, self_memory
 from cbm.factors import Kind
 from cbm.transitions import Transitions
@@ -194,19 +204,27 @@ def _reward(values: np.ndarray, mixed: bool) -> list[_Part]:
 def _split(values: np.ndarray, mixed: bool) -> list[_Part]:
     """Whether there is another value than the usual one, and which; one part where no value is usual.
 
-    One Gaussian (not `mixed`), as explicit models have it, knows of no usual value.
+    One Gaussian (not `mixed`), as explicit models have it, knows of no usual value. Few levels, as counts have them,
+    are no matter of rest: their other values are usual ones, too.
     """
-    levels, counts = np.unique(values, return_counts=True)
-    usual = int(counts.argmax())
-    few = len(levels) <= 16  # counts and the like: their other values are usual ones, too
-    if not mixed or few or counts[usual] < USUAL_SHARE * len(values) or not _apart(int(counts[usual]), len(values)):
+    other = None if not mixed or len(np.unique(values)) <= 16 else _unusual_rows(values)
+    if other is None or min(other.sum(), (~other).sum()) < FEWEST_APART:
         return [_Part(values[:, None])]
-    other = values != levels[usual]
     return [_Part(other[:, None].astype(float), discrete=True), _Part(values[:, None], within=other)]
 
 
-def _apart(usual: int, rows: int) -> bool:
-    return min(usual, rows - usual) >= FEWEST_APART
+def _unusual_rows(values: np.ndarray) -> np.ndarray | None:
+    """(T,) booleans: the rows whose value is not the usual one; None where no value is usual.
+
+    What rests in a simulator trembles, and what comes to rest moves less and less. So the usual value is one that many
+    rows have but for rounding, and all that lie next to it count as having it.
+    """
+    ordered, many = np.sort(values), max(2, int(USUAL_SHARE * len(values)))
+    width = ordered[many - 1 :] - ordered[: len(values) - many + 1]
+    start, unit = int(width.argmin()), float(values.std())
+    if width[start] > ROUNDING * unit:
+        return None
+    return np.asarray(np.abs(values - ordered[start + many // 2]) > AT_REST * unit)
 
 
 def _indicators(values: np.ndarray) -> np.ndarray:
@@ -235,8 +253,31 @@ def _dataset(
         cluster=_clusters(data.episode),
         fold=order % settings.folds,
         kept=order // settings.folds % settings.kept_one_in == 0,
-        **_tabulated(targets, len(data)),
+        **_tabulated(_with_shared_events(targets), len(data)),
     )
+
+
+def _with_shared_events(targets: list[list[_Part]]) -> list[list[_Part]]:
+    """Targets that move in nearly the same rows speak of one event: that any of them moves.
+
+    In the few rows in which only some do, the others have their usual value among those of their second part.
+    """
+    groups: list[list[int]] = []
+    for k, parts in enumerate(targets):
+        if len(parts) == 2:
+            mates = next((g for g in groups if _same_event(targets[g[0]][0].y, parts[0].y)), None)
+            groups.append([k]) if mates is None else mates.append(k)
+    result = list(targets)
+    for group in groups:
+        event = np.any([targets[k][0].y for k in group], 0)
+        for k in group:
+            first, second = targets[k]
+            result[k] = [replace(first, y=event.astype(float)), replace(second, within=event[:, 0])]
+    return result
+
+
+def _same_event(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool((a != b).sum() <= SAME_EVENT * min(a.sum(), b.sum()))
 
 
 def _tabulated(targets: list[list[_Part]], rows: int) -> dict[str, np.ndarray]:

@@ -18,8 +18,8 @@ from cbm.discovery.refit import Refits, Rows, Structure
 from cbm.discovery.screen import Additive, additive, product_scores, tree_gains
 from cbm.discovery.settings import (
     BUNDLED,
+    CONCEIVABLE,
     CONTROLS,
-    DOUBTFUL,
     FEW_CANDIDATES,
     FEW_OUTSIDE,
     FLOOR,
@@ -316,10 +316,13 @@ class _Part:
         return left
 
     def _worth(self, refits: Refits, j: int) -> tuple[float, float]:
-        """Nats lost without an input, and the error; a weak effect must also be more than that of a stand-in."""
+        """Nats lost without an input, and the error; a weak effect must also hold against better models without it."""
         delta, stderr = self._loss_without(refits, {j})
-        if DOUBTFUL * stderr < delta < WEAK:
-            delta, stderr = min((delta, stderr), self._nats(refits.full, refits.replaced(j)))
+        if CONCEIVABLE * stderr < delta < WEAK:
+            for full, without in refits.challenged(j):
+                delta, stderr = min((delta, stderr), self._nats(full, without))
+                if delta <= CONCEIVABLE * stderr:
+                    break
         return delta, stderr
 
     def _loss_without(self, refits: Refits, hidden: set[int]) -> tuple[float, float]:

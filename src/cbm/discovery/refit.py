@@ -8,6 +8,7 @@ that leaves over, whichever predicts kept-out rows better.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from cbm.discovery.regression import Basis, Gram
 from cbm.discovery.settings import (
     BETTER,
     BOOST_ROUNDS,
+    CAREFUL,
     CHOOSING,
     CLOSED_LEAVES,
     FLOOR,
@@ -27,6 +29,7 @@ from cbm.discovery.settings import (
     RIDGES,
     ROWS_PER_SINGLE,
     TAME,
+    WORTH_TRYING,
 )
 from cbm.discovery.trees import Trees, gains_of
 
@@ -72,6 +75,7 @@ class Refits:
         if structure is not None and structure.order:
             self._use(structure.order)
         self.trees: Trees | None = None
+        self._careful: np.ndarray | None = None
         self.gains: np.ndarray | None = None
         """(J,) what each input's splits gain in the trees that were chosen; None: no trees, or chosen elsewhere."""
         self.structure = structure or Structure()
@@ -100,30 +104,49 @@ class Refits:
         residual = self.y - self._closed(self.structure, hidden)
         if self.structure.rounds:
             residual = self._boost(residual, hidden, self.structure.rounds, watch=False)[0]
+        return self._squared(residual)
+
+    def _squared(self, residual: np.ndarray) -> np.ndarray:
         return np.asarray((residual[self.test] ** 2).sum(1))
 
-    def replaced(self, j: int) -> np.ndarray:
-        """Squared errors of the test rows, fitted with a stand-in for input j: it goes with the others as the input
-        does, and knows nothing else.
+    def challenged(self, j: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Squared errors of the test rows with and without input j, by models with a better chance to do without.
 
-        Where a model does not fit, whatever goes with the true causes helps it, and so does the stand-in.
+        First by trees that learn in smaller steps: what merely goes with the causes shows hasty ones the way. Then
+        with a stand-in: it goes with the other inputs, and with what the model makes of them, as the input does, and
+        knows nothing else. Where a model does not fit, whatever goes with the true causes helps it, and so does the
+        stand-in.
         """
+        residual = self.y - self._closed(self.structure, {j})
+        if self.structure.rounds:
+            if self._careful is None:
+                self._careful = self._squared(self._boost_carefully(set()))
+            residual = self._boost_carefully({j})
+            yield self._careful, self._squared(residual)
+        yield self.full, self._with_stand_in(j, self.y - residual)
+
+    def _boost_carefully(self, hidden: set[int]) -> np.ndarray:
+        residual = self.y - self._closed(self.structure, hidden)
+        return self._boost(residual, hidden, BOOST_ROUNDS * CAREFUL, watch=True, careful=True)[0]
+
+    def _with_stand_in(self, j: int, predicted: np.ndarray) -> np.ndarray:
         other = copy.copy(self)
-        other.columns = self._with_stand_in(j)
+        other.columns = self._stand_in(j, predicted)
         other.trees = Trees(other.columns, self.owner, self.fit, self.kept) if self.structure.rounds else None
         if self.structure.order:
             other._use(self.structure.order)
         residual = other.y - other._closed(self.structure, set())
         if self.structure.rounds:
             residual = other._boost(residual, set(), self.structure.rounds, watch=False)[0]
-        return np.asarray((residual[self.test] ** 2).sum(1))
+        return self._squared(residual)
 
-    def _with_stand_in(self, j: int) -> np.ndarray:
+    def _stand_in(self, j: int, predicted: np.ndarray) -> np.ndarray:
         """All columns; those of input j are what the others say of them, plus what is left from another time."""
         plain = self.owner[:, 0] == self.owner[:, 1]
         own, rest = (np.flatnonzero(plain & ((self.owner[:, 0] == j) == yes)) for yes in (True, False))
-        basis = Basis.fit(self.columns[np.ix_(self.fit, rest)], self.owner[rest])
-        features, _ = basis.features(self.columns[:, rest])
+        others = np.concatenate([self.columns[:, rest], predicted], 1)
+        basis = Basis.fit(others[self.fit], np.zeros((others.shape[1], 2), int))
+        features, _ = basis.features(others)
         gram = Gram.of(features[: len(self.fit)])
         x = self.columns[:, own]
         mean = x[self.fit].mean(0)
@@ -142,7 +165,7 @@ class Refits:
     def relabelled(self, y: np.ndarray) -> Refits:
         """The same rows and inputs with another target."""
         other = copy.copy(self)
-        other.y, other.mean = y, y[self.fit].mean(0)
+        other.y, other.mean, other._careful = y, y[self.fit].mean(0), None
         other._set_moments()
         empty = self.structure.order == 0 and self.structure.rounds == 0
         other.residual = other._choose() if empty else other._fitted()
@@ -197,18 +220,20 @@ class Refits:
         fit, kept = (rows[:: max(1, len(rows) // CHOOSING)] for rows in (self.fit, self.kept))
         x, y = self.columns[np.concatenate([fit, kept])], self.y[np.concatenate([fit, kept])] - self.mean
         found, best = Structure(), float((y[len(fit) :] ** 2).mean()) + FLOOR
+        left = y
         for order in (1, 2, 3):
             features, _ = self.basis.features(x, order, min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5))
-            if order > 1 and features.shape[1] == len(self.basis.singles()):
+            more = features[: len(fit), len(self.basis.singles()) :]
+            if order > 1 and (not more.shape[1] or _clearest(more, left[: len(fit)]) < WORTH_TRYING):
                 continue
             gram = Gram.of(features[: len(fit)])
             moments = features[: len(fit)].T @ (y[: len(fit)] - y[: len(fit)].mean(0))
             for ridge in RIDGES if len(self.fit) < RIDGE_ROWS else RIDGES[:1]:
                 weights = gram.solve(moments, np.arange(len(moments)), ridge)
-                left = y[len(fit) :] - (features[len(fit) :] - gram.mean) @ weights
-                loss = float((left**2).mean()) + FLOOR
+                residual = y - features @ weights + gram.mean @ weights
+                loss = float((residual[len(fit) :] ** 2).mean()) + FLOOR
                 if loss < BETTER * best:
-                    found, best = Structure(order, ridge), loss
+                    found, best, left = Structure(order, ridge), loss, residual
             if best < 2 * FLOOR:
                 break
         return found
@@ -242,7 +267,9 @@ class Refits:
         weights = self.gram.solve(self.moments, keep, structure.ridge)
         return np.asarray(self.features @ weights + (self.mean - self.gram.mean @ weights))
 
-    def _boost(self, residual: np.ndarray, hidden: set[int], rounds: int, watch: bool) -> tuple[np.ndarray, int]:
+    def _boost(
+        self, residual: np.ndarray, hidden: set[int], rounds: int, watch: bool, careful: bool = False
+    ) -> tuple[np.ndarray, int]:
         """What trees leave over (of the test rows only, without `watch`), and how many rounds they took."""
         assert self.trees is not None
         result, most = residual.copy(), 0
@@ -250,13 +277,19 @@ class Refits:
         rows = slice(None) if watch else self.test
         for q in range(residual.shape[1]):
             unit = max(float(np.sqrt(np.mean(residual[self.fit, q] ** 2))), 1e-9)
-            model, used = self.trees.train(residual[:, q] / unit, hidden, rounds, watch)
+            model, used = self.trees.train(residual[:, q] / unit, hidden, rounds, watch, careful)
             if used > 0:
                 if watch:
                     self._last_gains += gains_of(model, used, self.owner)
                 result[rows, q] -= unit * model.predict(self.columns[rows], num_iteration=used, num_threads=1)
             most = max(most, used)
         return result, most
+
+
+def _clearest(features: np.ndarray, residual: np.ndarray) -> float:
+    """Largest z of features (T, F) in what is left of a target (T, q): whether a fit with all of them can pay."""
+    z = np.abs(features.T @ residual) / np.sqrt((features**2).T @ residual**2 + 1e-30)
+    return float(z.max(initial=0.0))
 
 
 def _hinges(columns: int, rows: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from cbm.discovery.dataset import Dataset
 from cbm.discovery.regression import Basis, solve_positive
-from cbm.discovery.settings import CONSTANT, HINGES, LOOK_ROUNDS, MOST_FEATURES, OWN_VARIATION, RIDGE
+from cbm.discovery.settings import CONSTANT, HINGES, LOOK_ROUNDS, MOST_FEATURES, OWN_VARIATION, RIDGE, ROWS_PER_FEATURE
 from cbm.discovery.trees import Trees, gains_of
 
 BLOCK = 4096  # rows encoded at a time
@@ -46,7 +46,7 @@ def additive(data: Dataset, rows: np.ndarray, bundle: np.ndarray | None = None) 
     fit = _Fit.of(data, basis, rows)
     wald = fit.excess(blocks)
     whole = bundle is None  # of all rows: what is reported may come from all of them
-    bundle = _bundles(data, rows) if bundle is None else bundle
+    bundle = _bundles(data, rows, fit, blocks) if bundle is None else bundle
     grouped = wald.copy()
     for b in range(int(bundle.max(initial=-1)) + 1):
         members = np.flatnonzero(bundle == b)
@@ -64,6 +64,8 @@ class _Fit:
 
     inverse: np.ndarray
     """(F, F) of the features' Gram matrix, in units of their size."""
+    matrix: np.ndarray
+    """(F, F) that Gram matrix."""
     weights: np.ndarray
     """(F, Q) in these units."""
     scale: np.ndarray
@@ -82,7 +84,7 @@ class _Fit:
         weights = inverse @ (moments * scale[:, None])
         left = squares - (weights * moments * scale[:, None]).sum(0)
         noise = np.maximum(left, 1e-8 * squares + 1e-12) / max(len(rows) - len(matrix) - 1, 1)
-        return cls(inverse, weights, scale, mean, y_mean, noise)
+        return cls(inverse, matrix, weights, scale, mean, y_mean, noise)
 
     def excess(self, blocks: list[np.ndarray]) -> np.ndarray:
         """(Q, blocks) how far the use of some features, given all others, lies beyond that of useless ones.
@@ -96,6 +98,30 @@ class _Fit:
             return np.zeros(len(self.noise))
         block = solve_positive(self.inverse[np.ix_(own, own)], self.weights[own])
         return np.asarray(((self.weights[own] * block).sum(0) / self.noise - len(own)) / np.sqrt(2 * len(own)))
+
+    def own_share(self, blocks: list[np.ndarray], rows: int) -> np.ndarray:
+        """(J,) share of an input's first column that a sum of functions of all other inputs leaves unexplained.
+
+        With few rows such a sum explains anything, and nothing is said.
+        """
+        share = np.ones(len(blocks))
+        if rows < ROWS_PER_FEATURE * len(self.inverse):
+            return share
+        for j, own in enumerate(blocks):
+            if len(own):
+                share[j] = solve_positive(self.inverse[np.ix_(own, own)], np.eye(len(own)))[0, 0]
+        return share
+
+    def closest(self, j: int, blocks: list[np.ndarray]) -> int:
+        """The other input whose functions explain most of input j's first column."""
+        column, best, partner = blocks[j][0], 0.0, j
+        for i, own in enumerate(blocks):
+            if i != j and len(own):
+                together = self.matrix[own, column]
+                explained = float(together @ solve_positive(self.matrix[np.ix_(own, own)], together))
+                if explained > best:
+                    best, partner = explained, i
+        return partner
 
     def residual(self, data: Dataset, basis: Basis) -> np.ndarray:
         result = np.empty_like(data.y)
@@ -128,32 +154,37 @@ def _moments(
     return gram, moments, about + total / n, y_about + y_total / n, squares - y_total**2 / n
 
 
-def _bundles(data: Dataset, rows: np.ndarray) -> np.ndarray:
+def _bundles(data: Dataset, rows: np.ndarray, fit: _Fit, blocks: list[np.ndarray]) -> np.ndarray:
     """(J,) which inputs hardly vary apart from each other: all but a small share of one is explained by the others.
 
-    Such a variable joins the input whose column it resembles most. A column's own share is one over its diagonal
-    element of the inverse correlation matrix.
+    Such a variable joins the input that explains most of it.
     """
     some, real = rows[:: max(1, len(rows) // 20_000)], np.flatnonzero(data.owner < data.inputs)
     x, owner = data.columns[np.ix_(some, real)], data.owner[real]
-    std = x.std(0)
-    correlation = np.corrcoef(x, rowvar=False) if (std > 0).all() else np.cov(x, rowvar=False)
-    matrix = correlation + RIDGE * np.eye(len(owner))
-    alone = 1 / np.maximum(solve_positive(matrix, np.eye(len(owner))).diagonal(), 1.0)
+    alone = np.minimum(_own_share(x), fit.own_share(blocks, len(rows))[owner])
     shown = _shown_by(x, owner, data.exogenous)
     bundle = np.full(int(data.owner.max()) + 1, -1)
     links = np.arange(len(bundle))
     for c in np.flatnonzero(np.minimum(alone, shown.min(0, initial=1.0)) < OWN_VARIATION):
         if owner[c] >= data.action or (owner == owner[c]).sum() > 1:
             continue  # the action's columns may repeat each other; a variable of several columns is not looked at
-        closeness = np.where(owner == owner[c], -1.0, np.abs(correlation[c]))
-        partner = owner[closeness.argmax()]
+        partner = fit.closest(int(owner[c]), blocks[: data.inputs])
         if len(shown) and shown[:, c].min() < OWN_VARIATION:
             partner = data.exogenous + int(shown[:, c].argmin())
         links[links == links[owner[c]]] = links[partner]
     for number, root in enumerate(r for r in np.unique(links) if (links == r).sum() > 1):
         bundle[links == root] = number
     return bundle
+
+
+def _own_share(x: np.ndarray) -> np.ndarray:
+    """(C,) share of each column that a linear function of all others leaves unexplained.
+
+    One over the diagonal of the inverse correlation matrix.
+    """
+    correlation = np.corrcoef(x, rowvar=False) if (x.std(0) > 0).all() else np.cov(x, rowvar=False)
+    matrix = correlation + RIDGE * np.eye(x.shape[1])
+    return np.asarray(1 / np.maximum(solve_positive(matrix, np.eye(len(matrix))).diagonal(), 1.0))
 
 
 def _shown_by(x: np.ndarray, owner: np.ndarray, first: int) -> np.ndarray:

@@ -150,8 +150,11 @@ def preset(name: Preset, model: ModelName = "implicit") -> Settings:
 # Rows, folds and targets
 LONGEST_CLUSTER = 200  # rows; a longer episode counts as several
 FEWEST_UNITS = 24  # episodes; with fewer, episodes are cut into blocks before they are divided into folds
-USUAL_SHARE = 0.1  # share of the rows with one exact value, from which on a target has two parts ...
-FEWEST_APART = 500  # ... if so many rows have that value, and as many another one
+USUAL_SHARE = 0.1  # share of the rows with one value, from which on a target has two parts
+ROUNDING = 1e-6  # deviations by which that value may differ from row to row
+AT_REST = 0.01  # deviations up to which what lies next to it counts as having it, too: less movement is rest
+FEWEST_APART = 500  # rows that must have that value, and as many another one
+SAME_EVENT = 0.01  # share of their rows in which two targets may move alone and still count as moving together
 ATOM = 1 / 32  # a value that makes up more than this share of the data is treated as discrete
 SELF_MEMORY = 0.7  # nats of self-memory above which the change is predicted (half the residual)
 REPETITION = 1e-3  # share of its variance that a repetition may have of its own: rounding, clipping
@@ -164,7 +167,8 @@ MOST_FEATURES = 4000  # of the closed form; wider logs get fewer hinges per colu
 RIDGE = 1e-8  # of a feature's variance: enough to invert what repeats itself
 MOST_SEEN = 64  # inputs that trees look at; in wider logs those that the closed form finds most useful
 SIGNIFICANT = 4.0  # deviations of a chi-square that make a candidate. Lower: more candidates, slower
-LOOK_ROUNDS = 60  # of boosting, at most, when trees look at everything
+LOOK_ROUNDS = 30  # of boosting, at most, when trees look at everything
+ROWS_PER_FEATURE = 4  # of the closed form, from which on it may tell that an input follows from others
 OWN_VARIATION = 0.02  # share of its variance below which an input hardly varies by itself
 
 # Differences
@@ -189,13 +193,15 @@ ROWS_PER_SINGLE = 20  # at least, beyond the usual number of hinges
 RIDGES = (1e-8, 1e-3, 1e-1)  # among which kept-out rows choose
 RIDGE_ROWS = 20_000  # from which on the smallest ridge is taken without asking
 CHOOSING = 10_000  # rows on which closed forms are compared, and as many kept-out ones, at most
+WORTH_TRYING = 4.0  # deviations of the clearest product or power in what a simpler closed form leaves over
 BETTER = 0.998  # share of the loss on kept-out rows that a richer model must get below
-BOOST_ROUNDS = 120  # of boosting in refits, at most
+BOOST_ROUNDS = 60  # of boosting in refits, at most
 CLOSED_LEAVES = 0.2  # share of a target's variance left over by a closed form, from which on trees also begin without
 FLOOR = 1e-8  # variance, in units of the target's: what is below is rounding
 TAME = 0.3  # share of the squared error in a thousandth of the rows, from which on outliers are drawn in
 FEW_OUTSIDE = 0.05  # share of new rows outside the range that models have seen, up to which they are left out
-BOOST_PATIENCE = 5  # rounds without progress on kept-out rows
+CAREFUL = 2  # times smaller steps of boosting, where a weak effect is looked at again
+BOOST_PATIENCE = 3  # rounds without progress on kept-out rows
 
 # Candidates and controls
 MOST_CANDIDATES = 24  # of a part; each is refitted without. More: slower, in proportion
@@ -209,6 +215,7 @@ PRUNED_ROWS = 5000  # below which a group's effect is too uncertain for pruning
 MOST_ADDED = 6  # candidates that the third look brings back
 BUNDLED = 20.0  # deviations of a chi-square, for inputs that hardly vary apart and show only together
 WEAK = 0.1  # nats, below which an effect must also be more than that of a stand-in
+CONCEIVABLE = 1.7  # errors of one fold, below which three folds together cannot make an edge: no stand-in is needed
 CONTROLS = 2  # shadows among the candidates of each target
 PLANTED = 0.02  # nats of the planted effect
 LITTLE = 0.98  # share of a target's variance, above which nothing of its mean is explained

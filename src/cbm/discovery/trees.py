@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from cbm.discovery.settings import BOOST_PATIENCE
+from cbm.discovery.settings import BOOST_PATIENCE, CAREFUL
 
 OPTIONS: dict[str, Any] = {
-    "objective": "regression", "num_leaves": 31, "learning_rate": 0.1, "min_data_in_leaf": 10, "lambda_l2": 1.0,
-    "boost_from_average": False, "max_bin": 63, "verbosity": -1, "num_threads": 1, "deterministic": True,
-    "force_row_wise": True, "seed": 0, "feature_pre_filter": False,
+    "objective": "regression", "num_leaves": 31, "learning_rate": 0.2, "min_data_in_leaf": 10, "lambda_l2": 1.0,
+    "boost_from_average": False, "max_bin": 127, "verbosity": -1, "num_threads": 1, "deterministic": True,
+    "force_row_wise": True, "seed": 0, "feature_pre_filter": False, "bin_construct_sample_cnt": 10_000,
 }  # fmt: skip
 
 
@@ -26,25 +26,35 @@ class Trees:
         """`columns` (T, C); `owner` (C, 2); `fit` and `kept` are indices of rows to learn from and to stop by."""
         self.lightgbm = _lightgbm()
         self.owner, self.fit, self.kept = owner, fit, kept
-        options = {key: OPTIONS[key] for key in ("max_bin", "min_data_in_leaf", "feature_pre_filter", "verbosity")}
+        options = {
+            key: OPTIONS[key]
+            for key in ("max_bin", "min_data_in_leaf", "feature_pre_filter", "verbosity", "bin_construct_sample_cnt")
+        }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.table = self.lightgbm.Dataset(columns[fit], np.zeros(len(fit)), params=options | {"num_threads": 1})
             self.watched = self.lightgbm.Dataset(columns[kept], np.zeros(len(kept)), reference=self.table)
             self.watched.construct()
 
-    def train(self, label: np.ndarray, hidden: set[int], rounds: int, watch: bool) -> tuple[Any, int]:
+    def train(
+        self, label: np.ndarray, hidden: set[int], rounds: int, watch: bool, careful: bool = False
+    ) -> tuple[Any, int]:
         """A model of `label` (T,) without the inputs in `hidden`, and how many of its rounds to use.
 
-        With `watch` that is as many as kept-out rows like, and may be none.
+        With `watch` that is as many as kept-out rows like, and may be none; `careful` learns in smaller steps.
         """
         self.table.set_label(label[self.fit])
         gone = np.asarray(np.isin(self.owner, list(hidden)).any(1))
         options = OPTIONS | {"feature_contri": [0.0 if g else 1.0 for g in gone]}
+        if careful:
+            options["learning_rate"] = OPTIONS["learning_rate"] / CAREFUL
         calls, seen = [], []
         if watch:
             self.watched.set_label(label[self.kept])
-            calls, seen = [self.lightgbm.early_stopping(BOOST_PATIENCE, verbose=False)], [self.watched]
+            calls, seen = (
+                [self.lightgbm.early_stopping(BOOST_PATIENCE * (CAREFUL**2 if careful else 1), verbose=False)],
+                [self.watched],
+            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = self.lightgbm.train(options, self.table, rounds, valid_sets=seen, callbacks=calls)
