@@ -18,13 +18,14 @@ from typing import Any
 
 import torch
 
+from cbm.agents.settings import SacSettings
 from cbm.discovery.discover import discover
 from cbm.discovery.settings import preset as discovery_preset
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
-from cbm.tasks.loop import learn
-from cbm.tasks.plan import Plan
-from cbm.tasks.settings import SacSettings, preset
+from cbm.learning.algorithm1 import learn
+from cbm.learning.plan import Plan
+from cbm.learning.settings import preset
 
 HERE = Path(__file__).parent / "golden"
 DISCOVERIES: dict[str, tuple[int, dict[str, Any]]] = {

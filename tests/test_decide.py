@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cbm.discovery.decide import above_shadows, calibrated_thresholds, decide
-from cbm.discovery.local import Slots
+from cbm.discovery.models.candidates import Slots
 from cbm.discovery.settings import NORMAL, SHADOW_DEVIATIONS, STANDARD_ERRORS, Settings
 
 SETTINGS = Settings()

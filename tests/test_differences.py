@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from cbm.discovery.differences import related_pairs, same_quantity
-from cbm.discovery.inputs import Encoder
-from cbm.discovery.local import Local, Slots
-from cbm.discovery.model import Batch
-from cbm.discovery.problem import Problem, dynamics_problem, reward_problem
+from cbm.data.factors import Kind
+from cbm.discovery.models.base import Batch
+from cbm.discovery.models.candidates import Local, Slots
+from cbm.discovery.models.differences import related_pairs, same_quantity
+from cbm.discovery.models.encoder import Encoder
+from cbm.discovery.models.trunk import NOTHING, Trunk
 from cbm.discovery.settings import ModelName, Settings
-from cbm.discovery.trunk import NOTHING, Trunk
+from cbm.discovery.tensor_dataset import Problem, dynamics_problem, reward_problem
 from cbm.envs.collect import collect
 from cbm.envs.contact import ContactWorld
 from cbm.envs.manipulation.block import BlockWorld
-from cbm.factors import Kind
 
 
 def _pairs(columns: np.ndarray, names: list[str]) -> set[tuple[str, str]]:

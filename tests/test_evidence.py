@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from cbm.discovery import evidence
-from cbm.discovery.evidence import measure, pick_rows
-from cbm.discovery.model import Batch, MaskedModel, Pointwise
-from cbm.discovery.problem import Rows
+from cbm.discovery import cmi as evidence
+from cbm.discovery.cmi import measure, pick_rows
+from cbm.discovery.models.base import Batch, MaskedModel, Pointwise
 from cbm.discovery.settings import LONGEST_CLUSTER
+from cbm.discovery.tensor_dataset import Rows
 
 TARGETS, INPUTS, REAL = 3, 5, 4
 

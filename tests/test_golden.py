@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from golden_runs import HERE, RUNS  # type: ignore[import-not-found]
 
+from golden_runs import HERE, RUNS  # type: ignore[import-not-found]
 
 SLOW = ("contact",)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cbm.discovery.inputs import Encoder
+from cbm.discovery.models.encoder import Encoder
 from cbm.discovery.settings import BINS
 
 

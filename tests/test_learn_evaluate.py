@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from cbm.errors import DataError
-from cbm.tasks.arena import Arena, WorldArena
-from cbm.tasks.evaluate import Act, evaluate
-from cbm.tasks.fleet import GymFleet
+from cbm.learning.evaluate import Act, evaluate
+from cbm.learning.task_env import Arena, WorldArena
+from cbm.learning.vector_env import GymFleet
 
 
 class Walk(gymnasium.Env[np.ndarray, np.ndarray]):

@@ -13,8 +13,8 @@ import pytest
 
 from cbm.envs.registry import make_world
 from cbm.errors import DataError
-from cbm.tasks.arena import GymArena, WorldArena, distractors, make_arena, oracle
-from cbm.tasks.fleet import Fleet, GymFleet, Moves, Numbers, WorldFleet
+from cbm.learning.task_env import GymArena, WorldArena, distractors, make_arena, oracle
+from cbm.learning.vector_env import Fleet, GymFleet, Moves, Numbers, WorldFleet
 
 HORIZON = 50  # of the contact world
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from cbm.tasks import learner as learner_module
-from cbm.tasks import loop
-from cbm.tasks import replay as replay_module
-from cbm.tasks.agent import Agent
-from cbm.tasks.loop import learn
+from cbm.agents.sac import Agent
+from cbm.learning import algorithm1 as loop
+from cbm.learning import learner as learner_module
+from cbm.learning import replay as replay_module
+from cbm.learning.algorithm1 import learn
 from small_runs import lines_of, rows_of, small_plan, small_settings  # type: ignore[import-not-found]
 
 HEADER = "step,seconds,return,success,length,kept,seed,method,task"

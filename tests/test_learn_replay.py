@@ -11,12 +11,12 @@ import torch
 
 from cbm.envs.registry import make_world
 from cbm.errors import DataError
-from cbm.tasks import replay as replay_module
-from cbm.tasks.arena import GymArena, WorldArena
-from cbm.tasks.demonstrations import demonstrate, scripts
-from cbm.tasks.fleet import Moves, Numbers
-from cbm.tasks.replay import Replay
-from cbm.tasks.snapshots import Snapshots
+from cbm.learning import replay as replay_module
+from cbm.learning.demonstrations import demonstrate, scripts
+from cbm.learning.replay import Replay
+from cbm.learning.snapshots import Snapshots
+from cbm.learning.task_env import GymArena, WorldArena
+from cbm.learning.vector_env import Moves, Numbers
 
 FACTORS = make_world("light").factors
 D, A = len(FACTORS), len(FACTORS.action_names)

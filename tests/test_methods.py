@@ -12,21 +12,21 @@ import torch
 
 from cbm.abstraction.cbm import LearnedRewards
 from cbm.abstraction.dynamics import FrozenDynamics, JointDynamics, joint_settings
+from cbm.abstraction.hysteresis import Settle
 from cbm.abstraction.method import METHODS, Method, make_method
 from cbm.abstraction.oracle import true_graph
-from cbm.abstraction.settle import Settle
-from cbm.discovery.follow import Follower
-from cbm.discovery.model import TrunkModel
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
+from cbm.discovery.models.base import TrunkModel
 from cbm.discovery.online import DynamicsSource, OnlineDiscovery
-from cbm.discovery.problem import dynamics_rows
+from cbm.discovery.online_estimator import Follower
 from cbm.discovery.settings import ModelName
 from cbm.discovery.stored import problem_from_tensors, problem_tensors
+from cbm.discovery.tensor_dataset import dynamics_rows
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
 from cbm.graph import CausalGraph
-from cbm.transitions import Transitions
 
 LIGHT = make_world("light")
 SMALL = replace(joint_settings(), shadows=6, evaluation_rows=2000)

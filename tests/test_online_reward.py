@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from cbm.discovery import again
-from cbm.discovery.evidence import Evidence
-from cbm.discovery.follow import Follower
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
+from cbm.discovery import refine as again
+from cbm.discovery.cmi import Evidence
 from cbm.discovery.online import DynamicsSource
+from cbm.discovery.online_estimator import Follower
 from cbm.discovery.online_reward import OnlineReward, reward_settings
 from cbm.discovery.settings import Settings, preset
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
-from cbm.transitions import Transitions
 
 SMALL = replace(reward_settings(Settings()), width=64, batch=160, shadows=6, evaluation_rows=1500)
 EPISODE = 20

@@ -10,17 +10,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from cbm.benchmarks.literal import Literal, importance_sampled_cmi
-from cbm.benchmarks.systems import sparse_nonlinear
-from cbm.discovery.demi import Demi
-from cbm.discovery.explicit import LOG_STD, explicit_cross_entropy, explicit_log_prob
-from cbm.discovery.implicit import Implicit, cross_entropy, log_density
-from cbm.discovery.inputs import Encoder
-from cbm.discovery.model import Batch
-from cbm.discovery.pairwise import Pairwise, importance_sampled
-from cbm.discovery.problem import Problem, dynamics_problem
+from benchmarks.literal import Literal, importance_sampled_cmi
+from benchmarks.systems import sparse_nonlinear
+from cbm.discovery.models.base import Batch
+from cbm.discovery.models.demi import Demi
+from cbm.discovery.models.encoder import Encoder
+from cbm.discovery.models.explicit import LOG_STD, explicit_cross_entropy, explicit_log_prob
+from cbm.discovery.models.implicit import Implicit, cross_entropy, log_density
+from cbm.discovery.models.pairwise import Pairwise, importance_sampled
+from cbm.discovery.models.trunk import NOTHING, Trunk
 from cbm.discovery.settings import preset
-from cbm.discovery.trunk import NOTHING, Trunk
+from cbm.discovery.tensor_dataset import Problem, dynamics_problem
 
 ROWS = 24
 

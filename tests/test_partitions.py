@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.partitions import Options, measure
 from cbm.abstraction import denoised, tia
 from cbm.abstraction.method import make_method
 from cbm.abstraction.partition import Partition, PartitionSettings
 from cbm.abstraction.partitioned import PartitionMethod
 from cbm.abstraction.restricted import RestrictedDynamics
-from cbm.benchmarks.partitions import Options, measure
-from cbm.discovery.problem import dynamics_problem
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
+from cbm.discovery.tensor_dataset import dynamics_problem
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
-from cbm.transitions import Transitions
 
 LENGTH = 50
 SMALL: dict[str, Any] = {"warm_up": 200, "anneal": 300, "width": 64, "batch": 64, "inner_steps": 2}

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
+from cbm.data.transitions import Transitions
 from cbm.discovery import checkpoint as checkpoint_module
-from cbm.discovery import training
+from cbm.discovery import train as training
 from cbm.discovery.discover import discover
 from cbm.discovery.pipeline import Progress
 from cbm.discovery.settings import preset
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.graph import CausalGraph
-from cbm.transitions import Transitions
 
 ROWS, UPDATES = 500, 160  # so that prediction reports three times
 SETTINGS = replace(preset("debug"), prediction_updates=UPDATES)

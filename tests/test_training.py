@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from cbm.benchmarks.systems import linear_gaussian
-from cbm.discovery.models import build_model
-from cbm.discovery.problem import dynamics_problem
+from benchmarks.systems import linear_gaussian
+from cbm.discovery.models.registry import build_model
 from cbm.discovery.settings import STRONGEST_DECAY, Settings, preset
-from cbm.discovery.training import Trainer
+from cbm.discovery.tensor_dataset import dynamics_problem
+from cbm.discovery.train import Trainer
 
 SETTINGS = replace(preset("fast"), width=128, knots=17, batch=64)
 

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from cbm.abstraction.dynamics import everything_if_empty
 from cbm.abstraction.graph_rule import GraphRule
+from cbm.abstraction.hysteresis import Settle
 from cbm.abstraction.method import Dynamics, Experience, Method, Setup
-from cbm.abstraction.rules import cbm_abstraction
-from cbm.abstraction.settle import Settle
-from cbm.discovery.follow import under
+from cbm.discovery.online_estimator import under
 from cbm.discovery.online_reward import OnlineReward, reward_settings
 from cbm.discovery.settings import DOUBT, ModelName, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph, RewardGraph
+from cbm.graph.rules import cbm_abstraction
 
 
 class LearnedRewards:

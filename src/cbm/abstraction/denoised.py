@@ -17,7 +17,7 @@ from cbm.abstraction.method import Setup
 from cbm.abstraction.partition import PartitionSettings
 from cbm.abstraction.partitioned import Fitted, PartitionMethod, Pool
 from cbm.abstraction.restricted import Views
-from cbm.factors import Factors
+from cbm.data.factors import Factors
 
 X, Y, Z = 0, 1, 2
 VIEWS = {

@@ -9,16 +9,16 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
+from cbm.abstraction.hysteresis import Settle
 from cbm.abstraction.method import Experience
-from cbm.abstraction.settle import Settle
-from cbm.checks import check_same_names
-from cbm.discovery.follow import under, unfinished
+from cbm.data.factors import Factors
 from cbm.discovery.last_action import with_last_action
 from cbm.discovery.online import OnlineDiscovery
+from cbm.discovery.online_estimator import under, unfinished
 from cbm.discovery.settings import ModelName, Settings, preset
 from cbm.errors import DataError
-from cbm.factors import Factors
 from cbm.graph import CausalGraph
+from cbm.graph.checks import check_same_names
 
 
 class FrozenDynamics:

@@ -19,15 +19,15 @@ from torch import Tensor, nn
 from cbm.abstraction.method import Experience
 from cbm.abstraction.partition import Partition, PartitionSettings
 from cbm.abstraction.restricted import RestrictedDynamics, RewardHead, Views
-from cbm.discovery.follow import under
-from cbm.discovery.problem import Problem, Rows, Scale, dynamics_problem, dynamics_rows
+from cbm.data.factors import Factors
+from cbm.data.transitions import Transitions
+from cbm.discovery.models.warm_start import carry_over
+from cbm.discovery.online_estimator import under
 from cbm.discovery.stored import problem_from_tensors, problem_tensors, without_rows
 from cbm.discovery.targets import action_columns
-from cbm.discovery.warm import carry_over
+from cbm.discovery.tensor_dataset import Problem, Rows, Scale, dynamics_problem, dynamics_rows
 from cbm.errors import DataError
-from cbm.factors import Factors
 from cbm.graph import CausalGraph
-from cbm.transitions import Transitions
 
 GROWTH = 2.0  # how many times more rows there must be for a new fit
 FIT_ROWS = 40_000  # rows that scales and knots are fitted to, at most

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cbm.discovery.implicit import Implicit, critic_scores, log_density
-from cbm.discovery.inputs import Encoder
-from cbm.discovery.problem import Problem
+from cbm.discovery.models.encoder import Encoder
+from cbm.discovery.models.implicit import Implicit, critic_scores, log_density
 from cbm.discovery.settings import Settings
+from cbm.discovery.tensor_dataset import Problem
 
 CODE = 8  # size in which a context and a candidate meet
 KNOTS = 33  # points of a target's density

@@ -13,7 +13,7 @@ from cbm.abstraction.method import Setup
 from cbm.abstraction.partition import PartitionSettings
 from cbm.abstraction.partitioned import Fitted, PartitionMethod, Pool
 from cbm.abstraction.restricted import Views
-from cbm.factors import Factors
+from cbm.data.factors import Factors
 
 RELEVANT, IRRELEVANT = 0, 1
 VIEWS = Views(sees=((RELEVANT,), (IRRELEVANT,)), acts=(True, True))

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from cbm.data.factors import Kind
+from cbm.data.transitions import Transitions
 from cbm.discovery.settings import FEWEST_APART, FEWEST_UNITS, LONGEST_CLUSTER, SELF_MEMORY, USUAL_SHARE, Settings
 from cbm.discovery.targets import action_columns, change, self_memory
-from cbm.factors import Kind
-from cbm.transitions import Transitions
 
 
 @dataclass(frozen=True)

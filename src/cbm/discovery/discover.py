@@ -15,19 +15,19 @@ from pathlib import Path
 
 import numpy as np
 
-from cbm.discovery import study
+from cbm.data.transitions import Transitions
+from cbm.discovery import network_pipeline as study
 from cbm.discovery.assemble import assemble, reward_graphs
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.last_action import last_actions
-from cbm.discovery.models import check_settings
+from cbm.discovery.models.registry import check_settings
 from cbm.discovery.pipeline import Progress, build_problems, ceiling, measure_problems, runner_for, verdicts
 from cbm.discovery.predict import Predictor
 from cbm.discovery.runfiles import RunFiles
 from cbm.discovery.settings import Settings
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
-from cbm.knowledge import Knowledge
-from cbm.transitions import Transitions
+from cbm.graph.knowledge import Knowledge
 
 SHORTEST = 50  # transitions
 

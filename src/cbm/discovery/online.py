@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cbm.data.factors import Factors
+from cbm.data.transitions import Transitions
 from cbm.discovery.assemble import assemble
 from cbm.discovery.decide import above_shadows
-from cbm.discovery.follow import Follower, unfinished
-from cbm.discovery.model import Batch
-from cbm.discovery.problem import Problem, Rows, dynamics_problem, dynamics_rows
+from cbm.discovery.models.base import Batch
+from cbm.discovery.online_estimator import Follower, unfinished
 from cbm.discovery.settings import ONLINE_MEMORY, ONLINE_RATE, Settings
-from cbm.factors import Factors
+from cbm.discovery.tensor_dataset import Problem, Rows, dynamics_problem, dynamics_rows
 from cbm.graph import CausalGraph
-from cbm.transitions import Transitions
 
 
 class DynamicsSource:

@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
-from cbm.checks import unknown_name
+from cbm.data.transitions import Transitions
 from cbm.discovery.decide import Verdicts
-from cbm.discovery.follow import Follower, unfinished
-from cbm.discovery.problem import Problem, Rows, reward_problem, reward_rows
+from cbm.discovery.online_estimator import Follower, unfinished
 from cbm.discovery.settings import REWARD_SHARE, Settings
-from cbm.transitions import Transitions
+from cbm.discovery.tensor_dataset import Problem, Rows, reward_problem, reward_rows
+from cbm.errors import unknown_name
 
 WIDTH, BATCH, ROWS = 128, 320, 6000  # one target needs fewer units, and affords more rows
 

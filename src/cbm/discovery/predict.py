@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbm.discovery.local import Local
-from cbm.discovery.problem import Dynamics
+from cbm.data.factors import Factors
+from cbm.discovery.models.candidates import Local
+from cbm.discovery.models.trunk import NOTHING
 from cbm.discovery.targets import TABLE, action_columns, wrap
-from cbm.discovery.trunk import NOTHING
-from cbm.factors import Factors
+from cbm.discovery.tensor_dataset import Dynamics
 
 WINDOW = 6  # knots on either side of the winner that refine it
 ROWS = 2048  # predicted at once

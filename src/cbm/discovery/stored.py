@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbm.discovery.inputs import Encoder
-from cbm.discovery.problem import Problem, Rows, Scale
+from cbm.data.factors import Kind
+from cbm.discovery.models.encoder import Encoder
 from cbm.discovery.targets import Coordinate, Target
-from cbm.factors import Kind
+from cbm.discovery.tensor_dataset import Problem, Rows, Scale
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ENCODER = ("source", "wave", "low", "high", "mean", "groups", "partners", "pairs", "gains")

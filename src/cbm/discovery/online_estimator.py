@@ -1,0 +1,265 @@
+"""A masked model that follows growing data, and the running CMI of its inputs.
+
+Behaviour improves while it is watched, and with it the range and the shape of the data. So scales, knots and targets
+are fitted to the data at hand, and again whenever there is twice as much; the weights are carried over, since knots
+are quantiles and mean nearly the same as before. Everything that changes is in `tensors()`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cbm.data.transitions import Transitions
+from cbm.discovery.cmi import Evidence, measure, pick_rows
+from cbm.discovery.decide import Verdicts, above_shadows, decide
+from cbm.discovery.models.base import Batch
+from cbm.discovery.models.registry import build_model, numbers_per_row
+from cbm.discovery.models.warm_start import carry_over
+from cbm.discovery.refine import confirmed, look_again, look_until_settled, refines
+from cbm.discovery.settings import (
+    DOUBT,
+    FIRST_UPDATES,
+    FIT_ROWS,
+    GROWTH,
+    ONLINE_MEMORY,
+    ONLINE_RATE,
+    ONLINE_SMALLEST,
+    ONLINE_SURE,
+    ONLINE_WATCHED,
+    POOL_ROWS,
+    UNCONFIRMED_SHARE,
+    Settings,
+)
+from cbm.discovery.stored import problem_from_tensors, problem_tensors, without_rows
+from cbm.discovery.tensor_dataset import Problem, Rows
+from cbm.discovery.train import Trainer
+from cbm.errors import DataError
+
+AGAIN, ENOUGH = 4, 800  # times as many updates of the networks that look again, and how many are enough for these
+
+
+def unfinished(settings: Settings) -> Settings:
+    """Judge as befits models that are still in training.
+
+    Their leave-one-out halves lag behind, so that outcomes must say what an input is worth: what the full model
+    believes always favours it.
+    """
+    return replace(settings, expected=False, smallest_effect=max(ONLINE_SMALLEST, settings.smallest_effect))
+
+
+class Source(Protocol):
+    """What is predicted from what: dynamics, or the reward of a task."""
+
+    def fit(
+        self, train: Transitions, held: Transitions, settings: Settings, seed: int
+    ) -> tuple[Problem, dict[str, Tensor]]:
+        """A problem fitted to these rows, and what else was found out on the way."""
+        ...
+
+    def rows(self, problem: Problem, data: Transitions, rng: np.random.Generator) -> Rows:
+        """Other rows in the coordinates of that problem."""
+        ...
+
+
+@dataclass
+class Fitted:
+    """What one fit made: a problem without rows, its model in training, and notes of the source."""
+
+    problem: Problem
+    trainer: Trainer
+    notes: dict[str, Tensor]
+    rows: int
+    """How many rows there were to learn from."""
+
+
+class Follower:
+    """One masked model on data that grows."""
+
+    def __init__(
+        self, source: Source, settings: Settings, seed: int, memory: float = ONLINE_MEMORY, keep_in_doubt: bool = False
+    ):
+        """`keep_in_doubt`: an input counts unless it is seen to be of no use; else only if it is seen to be of use."""
+        if settings.model == "demi":
+            raise DataError("model demi trains in two phases and cannot follow growing data; use implicit or explicit")
+        self.source, self.settings, self.seed, self.memory = source, settings, seed, memory
+        self.keep_in_doubt = keep_in_doubt
+        self.fitted: Fitted | None = None
+        self.calls = 0
+        self.seen = 0
+        """Rows to learn from, at the last call."""
+        self.running: np.ndarray | None = None
+        """(2, d, inputs) running CMI and its standard error, by the target's index; infinite where there is none."""
+        self.again: np.ndarray | None = None
+        """The same of the second look, relative to shadows."""
+
+    # Learning
+
+    def learn(self, train: Transitions, held: Transitions, updates: int) -> dict[str, float]:
+        """`updates` gradient steps on rows drawn from `train`, then one measurement on rows of `held`."""
+        rng = np.random.default_rng([self.seed, 11, self.calls])
+        self.calls += 1
+        self.seen = len(train)
+        fitted, wanted = self.fitted, updates
+        if fitted is None:
+            wanted = FIRST_UPDATES * updates
+        if fitted is None or len(train) >= GROWTH * fitted.rows:
+            fitted = self.refit(train, held)
+        if not fitted.problem.targets:
+            return {"rows": float(len(train))}
+        pool = self.source.rows(fitted.problem, _some(train, POOL_ROWS, rng), rng)
+        kept_out = self.source.rows(fitted.problem, _episodes(held, self.settings.evaluation_rows, rng), rng)
+        self._prepare(fitted.trainer, fitted.problem, pool, kept_out)
+        total: dict[str, Tensor] = {}
+        for _ in range(wanted):
+            for name, value in fitted.trainer.update(ONLINE_RATE).items():
+                total[name] = total.get(name, torch.zeros(())) + value
+        self.measure(kept_out)
+        if wanted and refines(self.settings):
+            self.look_again(replace(fitted.problem, train=pool, held=kept_out), min(AGAIN * updates, ENOUGH))
+        fitted.trainer.problem, fitted.trainer.watched = fitted.problem, None  # the rows can go
+        return {name: float(value) / wanted for name, value in total.items()} | {"rows": float(len(train))}
+
+    def refit(self, train: Transitions, held: Transitions) -> Fitted:
+        """Scales, knots and targets for the data as it now is; weights go on where they can."""
+        rng = np.random.default_rng([self.seed, 12])
+        some, others = (_some(part, FIT_ROWS, rng) for part in (train, held))
+        problem, notes = self.source.fit(some, others, self.settings, self.seed)
+        problem = without_rows(problem)
+        model = build_model(problem, self.settings, self.seed)
+        if self.fitted is not None:
+            self.fitted.trainer.use_average()
+            carry_over(self.fitted.trainer.model, self.fitted.problem, model, problem)
+        self.fitted = Fitted(problem, self._trainer(problem, model), notes, len(train))
+        return self.fitted
+
+    def _trainer(self, problem: Problem, model: torch.nn.Module) -> Trainer:
+        trainer = Trainer(model, problem, self.settings, self.seed)  # type: ignore[arg-type]
+        trainer.refocusing = False  # happens between calls, when the model has learnt something
+        return trainer
+
+    def _prepare(self, trainer: Trainer, problem: Problem, pool: Rows, kept_out: Rows) -> None:
+        """Give the trainer this call's rows, and let it drop more often what is in doubt."""
+        trainer.problem = replace(problem, train=pool)
+        trainer.rows = torch.arange(len(pool))
+        size = min(ONLINE_WATCHED, len(pool), len(kept_out))
+        noise = torch.Generator().manual_seed(self.calls)
+        seen = torch.linspace(0, len(pool) - 1, size).long()
+        trainer.watched = Batch.of(kept_out, torch.arange(size), noise), Batch.of(pool, seen, noise)
+        trainer.best = (math.inf, math.inf)
+        if trainer.step > 0:
+            trainer.refocus()
+
+    # Evidence
+
+    def measure(self, rows: Rows) -> None:
+        """Move the running CMI towards its value on these rows (Eq. 3; Algorithm 1, line 8)."""
+        assert self.fitted is not None
+        problem, trainer = self.fitted.problem, self.fitted.trainer
+        with trainer.averaged():
+            found = measure(
+                trainer.model, rows, problem.inputs, problem.real_inputs, self.settings.evaluation_rows,
+                numbers_per_row(problem, self.settings), seed=self.calls,
+            )  # fmt: skip
+        self.running = self._moved(self.running, found)
+
+    def look_again(self, problem: Problem, updates: int) -> None:
+        """The same with networks of their own, for what is left of each target's inputs."""
+        look = look_until_settled if self.keep_in_doubt else look_again
+        found = look(problem, self._first(), self.settings, updates, self.seed + self.calls)
+        before = None if self.keep_in_doubt else self.again  # what has come out of doubt must not wait
+        self.again = self._moved(before, found)
+
+    def _moved(self, running: np.ndarray | None, found: Evidence) -> np.ndarray:
+        """Running values after one more measurement; what was infinite begins with it, what is now becomes unknown."""
+        assert self.fitted is not None
+        problem, new = self.fitted.problem, np.stack([found.cmi, found.stderr])
+        result = np.full((2, problem.variables, problem.inputs), np.inf) if running is None else running.copy()
+        at = [target.index for target in problem.targets]
+        result[:, at] = np.where(np.isinf(result[:, at]), new, self.memory * result[:, at] + (1 - self.memory) * new)
+        return result
+
+    def _first(self) -> Evidence:
+        """(K, inputs) of the model that follows, relative to its shadows."""
+        assert self.fitted is not None and self.running is not None
+        problem = self.fitted.problem
+        cmi, stderr = self.running[:, [target.index for target in problem.targets]]
+        return Evidence(above_shadows(cmi, problem.real_inputs) if self.settings.rule == "calibrated" else cmi, stderr)
+
+    def verdicts(self) -> Verdicts | None:
+        """(K, real inputs) decisions on the running CMI of each target; None before the first measurement."""
+        if self.fitted is None or self.running is None:
+            return None
+        problem, found = self.fitted.problem, self._first()
+        real = problem.real_inputs
+        first, null = np.stack([found.cmi, found.stderr])[..., :real], found.cmi[:, real:]
+        strongest = first[0].max(1, initial=0.0)
+
+        def judged(seen: np.ndarray, share: float = 0.0) -> Verdicts:
+            sure = -DOUBT if self.keep_in_doubt else ONLINE_SURE
+            settings = replace(self.settings, strongest_share=max(share, self.settings.strongest_share))
+            return decide(seen[0], seen[1], null, settings, strongest, sure, problem.breadth)
+
+        if self.again is None:
+            return judged(first, UNCONFIRMED_SHARE)
+        again = self.again[:, [target.index for target in problem.targets], :real]
+        seen = np.isfinite(again[0])
+        strongest = np.maximum(strongest, np.where(seen, again[0], 0.0).max(1, initial=0.0))
+        if self.keep_in_doubt:  # the second look decides, unless the first is sure that there is nothing
+            second = first[0] + 2 * first[1] >= judged(first).thresholds
+        else:  # both must see an effect
+            second = again[0] < first[0]
+        both = np.where(seen & second, again, first)
+        trusted = confirmed(judged(first).edge, judged(both).edge, seen)
+        both[0] = np.where(seen | trusted, both[0], np.minimum(both[0], 0.0))
+        return judged(both)
+
+    # Exact resume
+
+    def tensors(self) -> dict[str, Tensor]:
+        result = {"calls": torch.tensor([self.calls, self.seen])}
+        for name in ("running", "again"):
+            if getattr(self, name) is not None:
+                result[name] = torch.tensor(getattr(self, name))
+        if self.fitted is not None:
+            result["rows"] = torch.tensor(self.fitted.rows)
+            parts = {"problem": problem_tensors(self.fitted.problem), "notes": self.fitted.notes}
+            parts["trainer"] = self.fitted.trainer.state()
+            result |= {f"{part}.{k}": v.detach().clone() for part, found in parts.items() for k, v in found.items()}
+        return result
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        self.calls, self.seen = (int(v) for v in tensors["calls"])
+        self.running, self.again = (
+            tensors[name].numpy().copy() if name in tensors else None for name in ("running", "again")
+        )
+        self.fitted = None
+        if "rows" in tensors:
+            problem = problem_from_tensors(under("problem", tensors))
+            trainer = self._trainer(problem, build_model(problem, self.settings, self.seed))
+            trainer.restore(under("trainer", tensors))
+            self.fitted = Fitted(problem, trainer, under("notes", tensors), int(tensors["rows"]))
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with `prefix.`, by the rest of their names."""
+    start = f"{prefix}."
+    return {name[len(start) :]: value for name, value in tensors.items() if name.startswith(start)}
+
+
+def _some(data: Transitions, most: int, rng: np.random.Generator) -> Transitions:
+    """At most so many rows, drawn at random, in their order."""
+    if len(data) <= most:
+        return data
+    return data.select(np.sort(rng.choice(len(data), most, replace=False)))
+
+
+def _episodes(data: Transitions, most: int, rng: np.random.Generator) -> Transitions:
+    """About so many rows of whole episodes, in their order."""
+    return data.select(np.sort(pick_rows(data.episode, most, int(rng.integers(2**31)))))
