@@ -27,12 +27,12 @@ from benchmarks import CHECKOUT
 from benchmarks.literal import Literal
 from benchmarks.store import command
 from benchmarks.systems import sparse_nonlinear
-from cbm.discovery.cmi import measure
+from cbm.discovery.cmi import measure_cmi
 from cbm.discovery.models.base import Batch
 from cbm.discovery.models.pairwise import input_columns
 from cbm.discovery.models.registry import build_model
 from cbm.discovery.settings import Settings, preset
-from cbm.discovery.tensor_dataset import Problem, dynamics_problem
+from cbm.discovery.tensor_dataset import TensorDataset, dynamics_dataset
 from cbm.discovery.train import Trainer
 from cbm.runs.files import atomic_write_text
 
@@ -92,11 +92,11 @@ def main(options: Options) -> dict[str, Any]:
 def against_literal(plan: _Plan, seed: int) -> dict[str, float]:
     """Seconds per update and per CMI evaluation of both, with the same data, batch and rows."""
     settings = replace(preset("fast"), batch=plan.batch)
-    problem, trainer = _trainer(plan.d, 4000, settings, seed)
-    literal = _LiteralTrainer(problem, plan, seed)
+    dataset, trainer = _trainer(plan.d, 4000, settings, seed)
+    literal = _LiteralTrainer(dataset, plan, seed)
     trainer.update(EARLY)
     literal.update()
-    batch = Batch.of(problem.held, torch.arange(plan.cmi_rows), torch.Generator().manual_seed(seed))
+    batch = Batch.of(dataset.held, torch.arange(plan.cmi_rows), torch.Generator().manual_seed(seed))
     update: dict[str, list[float]] = {"literal": [], "fast": []}
     cmi: dict[str, list[float]] = {"literal": [], "fast": []}
     for _ in range(plan.repeats):
@@ -116,16 +116,16 @@ def against_literal(plan: _Plan, seed: int) -> dict[str, float]:
 class _LiteralTrainer:
     """Adam on the literal loss, for rows, candidates and dropped inputs drawn anew each time."""
 
-    def __init__(self, problem: Problem, plan: _Plan, seed: int):
-        self.problem, self.plan = problem, plan
+    def __init__(self, dataset: TensorDataset, plan: _Plan, seed: int):
+        self.dataset, self.plan = dataset, plan
         self.generator = torch.Generator().manual_seed(seed)
-        columns = input_columns(problem.encoder)[: problem.real_inputs]
+        columns = input_columns(dataset.encoder)[: dataset.real_inputs]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.models = [(part, Literal(columns, len(part))) for part in _parts(len(problem.targets))]
+            self.models = [(part, Literal(columns, len(part))) for part in _parts(len(dataset.targets))]
         parameters = [parameter for _, model in self.models for parameter in model.parameters()]
         self.optimizer = torch.optim.Adam(parameters, lr=3e-4, fused=True)
-        self.low, self.high = problem.train.y.amin(0), problem.train.y.amax(0)
+        self.low, self.high = dataset.train.y.amin(0), dataset.train.y.amax(0)
 
     def negatives(self, rows: int) -> Tensor:
         """(K, B, N), uniform over each target's range."""
@@ -133,9 +133,9 @@ class _LiteralTrainer:
         return self.low[:, None, None] + drawn * (self.high - self.low)[:, None, None]
 
     def update(self) -> None:
-        rows, batch = self.problem.train, self.plan.batch
+        rows, batch = self.dataset.train, self.plan.batch
         index = torch.randint(len(rows), (batch,), generator=self.generator)
-        dropped = torch.randint(-1, self.problem.real_inputs, (batch,), generator=self.generator)
+        dropped = torch.randint(-1, self.dataset.real_inputs, (batch,), generator=self.generator)
         x, y, negatives = rows.x[index], rows.y[index], self.negatives(batch)
         self.optimizer.zero_grad(set_to_none=True)
         for part, model in self.models:
@@ -143,7 +143,7 @@ class _LiteralTrainer:
         self.optimizer.step()
 
     def cmi(self, batch: Batch) -> Tensor:
-        negatives, inputs = self.negatives(len(batch.x)), self.problem.real_inputs
+        negatives, inputs = self.negatives(len(batch.x)), self.dataset.real_inputs
         values = [model.cmi(batch.x, batch.y[:, p], negatives[p], inputs) for p, model in self.models]
         return torch.cat(values).mean(-1)
 
@@ -156,7 +156,7 @@ def _parts(targets: int, size: int = 2) -> list[list[int]]:
 @torch.no_grad()
 def _fast_cmi(trainer: Trainer, batch: Batch) -> Tensor:
     pointwise = trainer.model.evidence(batch)
-    return torch.stack([pointwise(j, None)[-1].mean(-1) for j in range(trainer.problem.real_inputs)], 1)
+    return torch.stack([pointwise(j, None)[-1].mean(-1) for j in range(trainer.dataset.real_inputs)], 1)
 
 
 # Against the machine
@@ -164,7 +164,7 @@ def _fast_cmi(trainer: Trainer, batch: Batch) -> Tensor:
 
 def against_machine(plan: _Plan, seed: int) -> dict[str, float]:
     """How much of what the processor can do in matrix products one update of the default size uses."""
-    problem, trainer = _trainer(plan.d, 4000, preset("fast"), seed)
+    dataset, trainer = _trainer(plan.d, 4000, preset("fast"), seed)
     trainer.update(EARLY)
     a, b = torch.rand(2, 1024, 1024, generator=torch.Generator().manual_seed(seed))
     a @ b
@@ -173,21 +173,21 @@ def against_machine(plan: _Plan, seed: int) -> dict[str, float]:
         product.append(_seconds(lambda: a @ b))
         update.append(_seconds(lambda: trainer.update(EARLY)))
     rate, seconds = 2 * 1024**3 / float(np.median(product)), float(np.median(update))
-    flops = update_flops(problem, trainer.settings)
+    flops = update_flops(dataset, trainer.settings)
     return {
         "d": plan.d, "batch": trainer.settings.batch, "update_s": seconds, "update_gflop": flops / 1e9,
         "gflops": flops / seconds / 1e9, "sgemm_gflops": rate / 1e9, "share": flops / seconds / rate,
     }  # fmt: skip
 
 
-def update_flops(problem: Problem, settings: Settings) -> int:
+def update_flops(dataset: TensorDataset, settings: Settings) -> int:
     """Operations of the matrix products of one update of the implicit model, forward and backward.
 
     Backward costs twice forward; the first layer needs no gradient of its inputs and costs once. With teaching
     every row goes through twice, with all inputs and with one missing.
     """
-    targets, width = len(problem.targets), settings.width
-    first = problem.encoder.features * width
+    targets, width = len(dataset.targets), settings.width
+    first = dataset.encoder.features * width
     rest = (settings.depth - 1) * width**2 + width * targets * settings.code
     scores = targets * settings.code * settings.knots
     passes = settings.batch * (2 if settings.teaching else 1)
@@ -208,11 +208,11 @@ def scaling_point(d: int, quick: bool, seed: int) -> dict[str, float]:
     """One row of the scaling table."""
     plan = QUICK if quick else FULL
     before = _peak_mb()
-    problem, trainer = _trainer(d, plan.scaling_rows, preset("fast"), seed)
+    dataset, trainer = _trainer(d, plan.scaling_rows, preset("fast"), seed)
     trainer.update(EARLY)
     update = [_seconds(lambda: trainer.update(EARLY)) for _ in range(plan.scaling_updates)]
-    arguments = (problem.held, problem.inputs, problem.real_inputs, plan.evaluation_rows, trainer.row_size)
-    cmi = _seconds(lambda: measure(trainer.model, *arguments))
+    arguments = (dataset.held, dataset.inputs, dataset.real_inputs, plan.evaluation_rows, trainer.row_size)
+    cmi = _seconds(lambda: measure_cmi(trainer.model, *arguments))
     return {
         "d": d, "update_s": float(np.median(update)), "cmi_s": cmi, "cmi_rows": plan.evaluation_rows,
         "peak_mb": _peak_mb(), "libraries_mb": before,
@@ -249,10 +249,10 @@ def _peak_mb() -> float:
 # Shared
 
 
-def _trainer(d: int, rows: int, settings: Settings, seed: int) -> tuple[Problem, Trainer]:
+def _trainer(d: int, rows: int, settings: Settings, seed: int) -> tuple[TensorDataset, Trainer]:
     train, held = sparse_nonlinear(d, rows, seed=seed).split(settings.held_out, seed)
-    problem = dynamics_problem(train, held, settings.shadows, seed).problem
-    return problem, Trainer(build_model(problem, settings, seed), problem, settings, seed)
+    dataset = dynamics_dataset(train, held, settings.shadows, seed).dataset
+    return dataset, Trainer(build_model(dataset, settings, seed), dataset, settings, seed)
 
 
 def _seconds(work: Callable[[], object]) -> float:

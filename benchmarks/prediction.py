@@ -90,8 +90,8 @@ def sampled_step(
     predictor: Predictor, obs: np.ndarray, action: np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:
     """The paper's prediction: score `count` random candidates for every row and variable, take the best."""
-    problem, model = predictor.dynamics.problem, predictor.model
-    targets, knots = len(problem.targets), model.curve.shape[-1]
+    dataset, model = predictor.dynamics.dataset, predictor.model
+    targets, knots = len(dataset.targets), model.curve.shape[-1]
     inverse, grid = predictor.inverse, np.linspace(0, 1, TABLE)
     result = obs.copy()
     chunk = max(1, min(ROWS, SAMPLED_AT_ONCE // (targets * count)))
@@ -105,7 +105,7 @@ def sampled_step(
         low, high = scores.gather(-1, left), scores.gather(-1, left + 1)
         best = torch.lerp(low, high, u * (knots - 1) - left).argmax(-1, keepdim=True)
         winner = u.gather(-1, best)[..., 0].numpy()
-        for k, target in enumerate(problem.targets):
+        for k, target in enumerate(dataset.targets):
             base = obs[rows, target.index] if target.changes else 0.0
             result[rows, target.index] = base + np.interp(winner[k], grid, inverse[k])
     return result

@@ -133,9 +133,7 @@ def _learn_command(options: Options, task: str, method: str, seed: int, run: Pat
 
 
 def _call(arguments: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cbm.cli", *arguments], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", "cbm.cli", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise DataError(f"cbm {shlex.join(arguments)}: {last}")

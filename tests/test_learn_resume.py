@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cbm.agents.settings import SacSettings
-from cbm.discovery.models.candidates import Local
+from cbm.discovery.models.candidates import CandidateNetworks
 from cbm.discovery.train import Trainer
 from cbm.errors import DataError
 from cbm.learning.algorithm1 import Progress, Status, learn
@@ -121,7 +121,7 @@ def test_ctrl_c_while_the_abstraction_is_decided(
     plan, update, asked = small_plan(**_kinds()["jointly"]), Trainer.update, [1]
 
     def interrupted(trainer: Trainer, progress: float) -> Any:
-        if asked and isinstance(trainer.model, Local):
+        if asked and isinstance(trainer.model, CandidateNetworks):
             os.kill(os.getpid(), signal.SIGINT)
             asked.clear()
         return update(trainer, progress)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cbm.graph.rules import ancestors, cbm_abstraction
 
 Verdicts = NDArray[np.str_]
-Numbers = dict[str, float]
+EpisodeCounter = dict[str, float]
 
 
 def verdicts_of(found: np.ndarray) -> Verdicts:
@@ -23,7 +23,7 @@ def self_edges(d: int) -> Verdicts:
     return verdicts_of(np.eye(d, d + 1, dtype=bool))
 
 
-def count_edges(verdict: Verdicts, truth: np.ndarray) -> Numbers:
+def count_edges(verdict: Verdicts, truth: np.ndarray) -> EpisodeCounter:
     """What is claimed about the cells (d, d+1), and how much of it is wrong."""
     edge, none = verdict == "edge", verdict == "none"
     undecided = ~(edge | none)
@@ -39,7 +39,7 @@ def count_edges(verdict: Verdicts, truth: np.ndarray) -> Numbers:
 
 def count_states(
     verdict: Verdicts, rewards: Mapping[str, Verdicts], truth: np.ndarray, truth_rewards: Mapping[str, np.ndarray]
-) -> Numbers:
+) -> EpisodeCounter:
     """Number of rewards whose minimal state is right, wrong or undecided, and of those that lack a variable.
 
     Right: every needed variable is certain, and no other is even possible. Wrong: a needed one is not even possible

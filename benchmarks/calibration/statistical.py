@@ -153,7 +153,7 @@ def pure_noise(seed: int) -> System:
 def variance(seed: int) -> System:
     """Three variables whose noise level, and nothing else, depends on another one; the action moves one of those."""
     rng = np.random.default_rng([seed, 62])
-    names = ["v", "w", "y0", "y1", "y2", "follower", "echo", "n0", "n1", "n2"]
+    names = ["v", "w", "y0", "y1", "y2", "estimator", "echo", "n0", "n1", "n2"]
     keep, own = rng.uniform(0.7, 0.9, 2), rng.uniform(0.4, 0.8, 3)
     source, steep = rng.integers(0, 2, 3), rng.uniform(1.0, 2.0, 3) * rng.choice([-1, 1], 3)
     noises = memories(rng, 3)
@@ -174,7 +174,7 @@ def variance(seed: int) -> System:
 
     ways = ["", "y1", "y2"]  # y0 has no memory
     parents = {f"y{k}": f"{ways[k]} {names[source[k]]}" for k in range(3)}
-    parents |= {"v": "v action", "w": "w", "follower": "follower y1", "echo": "action"}
+    parents |= {"v": "v action", "w": "w", "estimator": "estimator y1", "echo": "action"}
     truth = graph(names, parents | {f"n{k}": f"n{k}" for k in range(3) if noises[k]})
     return System(named(names), truth, step, uniform_actions(1), normal_start(10), 100)
 
@@ -182,12 +182,12 @@ def variance(seed: int) -> System:
 def interaction(seed: int) -> System:
     """Products of two signs, of which one alone says nothing: of two variables, and of a variable and the action."""
     rng = np.random.default_rng([seed, 63])
-    names = ["p", "q", "r", "y", "z", "follower", "n0", "n1", "n2", "n3"]
+    names = ["p", "q", "r", "y", "z", "estimator", "n0", "n1", "n2", "n3"]
     keep, noise_level = rng.uniform(0.3, 0.8, 3), rng.uniform(0.2, 0.5, 2)
     noises = memories(rng, 4)
 
     def step(state: np.ndarray, action: np.ndarray, rng: Rng) -> np.ndarray:
-        p, q, r, y, _, follower = state[:, :6].T
+        p, q, r, y, _, estimator = state[:, :6].T
         noise = rng.normal(size=state.shape)
         after = [
             keep[0] * p + 0.6 * action[:, 0] + 0.5 * noise[:, 0],
@@ -195,10 +195,10 @@ def interaction(seed: int) -> System:
             keep[2] * r + 0.5 * noise[:, 2],
             np.sign(p) * np.sign(q) + noise_level[0] * noise[:, 3],
             np.sign(action[:, 1]) * np.sign(r) + noise_level[1] * noise[:, 4],
-            0.5 * follower + 0.5 * y + 0.2 * noise[:, 5],
+            0.5 * estimator + 0.5 * y + 0.2 * noise[:, 5],
         ]
         return np.concatenate([np.stack(after, 1), noises * state[:, 6:] + noise[:, 6:]], 1)
 
-    parents = {"p": "p action", "q": "q", "r": "r", "y": "p q", "z": "r action", "follower": "follower y"}
+    parents = {"p": "p action", "q": "q", "r": "r", "y": "p q", "z": "r action", "estimator": "estimator y"}
     truth = graph(names, parents | {f"n{k}": f"n{k}" for k in range(4) if noises[k]})
     return System(named(names, 2), truth, step, uniform_actions(2), normal_start(10), 100)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-class Settle:
+class Hysteresis:
     """Decisions that remember what they were."""
 
     def __init__(self, on: float = 1.0, off: float = 0.6):

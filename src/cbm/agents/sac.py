@@ -122,14 +122,14 @@ class Agent:
         """One step of SAC (Haarnoja et al., arXiv 1812.05905), in the order of its Algorithm 1."""
         gamma, tau, alpha = self.settings.gamma, self.settings.tau, self.alpha.value
         state = self.inputs(sample.obs, sample.context)
-        following = self.inputs(sample.next_obs, sample.next_context)
+        next_inputs = self.inputs(sample.next_obs, sample.next_context)
 
         with torch.no_grad():
-            action, log_density = self.actor.sample(following, self._noise(len(following)))
-            value = self.targets(following, action).amin(0) - alpha * log_density  # Eq. 3, with the smaller critic
-            wanted = sample.reward + gamma * (1 - sample.terminated) * value  # (B,)
+            action, log_density = self.actor.sample(next_inputs, self._noise(len(next_inputs)))
+            value = self.targets(next_inputs, action).amin(0) - alpha * log_density  # Eq. 3, with the smaller critic
+            td_target = sample.reward + gamma * (1 - sample.terminated) * value  # (B,)
         q = self.critics(state, sample.action)  # (2, B)
-        critic_loss = (q - wanted).pow(2).mean(1).sum()  # Eq. 5, both critics
+        critic_loss = (q - td_target).pow(2).mean(1).sum()  # Eq. 5, both critics
         self.critic_optimiser.step(critic_loss)
 
         action, log_density = self.actor.sample(state, self._noise(len(state)))  # Eq. 8
@@ -143,19 +143,19 @@ class Agent:
                 target.lerp_(source, tau)
         self.updates += 1
 
-        numbers = {
+        metrics = {
             "critic_loss": critic_loss.item() / 2,  # of one critic on average
             "actor_loss": actor_loss.item(),
             "alpha": alpha,
             "q": q.detach().mean().item(),
             "entropy": -log_density.detach().mean().item(),
         }
-        if not math.isfinite(numbers["critic_loss"] + numbers["actor_loss"]):
-            shown = ", ".join(f"{name} {value:.3g}" for name, value in numbers.items())
+        if not math.isfinite(metrics["critic_loss"] + metrics["actor_loss"]):
+            shown = ", ".join(f"{name} {value:.3g}" for name, value in metrics.items())
             raise FloatingPointError(
                 f"SAC diverged at update {self.updates} ({shown}): a lower learning rate or smaller rewards may help"
             )
-        return numbers
+        return metrics
 
     # Going on later
 

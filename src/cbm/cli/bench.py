@@ -84,9 +84,7 @@ def _one(name: str, arguments: list[str]) -> None:
 
 def _module(name: str) -> Any:
     if not (CHECKOUT / "benchmarks" / "__init__.py").is_file():
-        raise DataError(
-            "benchmarks are in the repository, not in the installed package: clone it, then pip install -e"
-        )
+        raise DataError("benchmarks are in the repository, not in the installed package: clone it, then pip install -e")
     if str(CHECKOUT) not in sys.path:
         sys.path.insert(0, str(CHECKOUT))
     try:

@@ -136,11 +136,11 @@ def _write_report(run: Path) -> None:
 
 def plan_from(options: Options) -> Plan:
     from cbm.learning.plan import Plan
-    from cbm.learning.task_env import GYMNASIUM, make_arena
+    from cbm.learning.task_env import GYMNASIUM, make_task_env
 
     world_options = options_of(options.backend, options.distractors, options.option)
     gymnasium = options.env.startswith(GYMNASIUM)
-    tasks = options.task or make_arena(options.env, world_options).tasks[:1]
+    tasks = options.task or make_task_env(options.env, world_options).tasks[:1]
     rewards = options.rewards or ("run" if options.dynamics is not None else "learned")
     for name, value, known in (
         ("--rewards", rewards, ("run", "learned")),

@@ -31,16 +31,16 @@ CHUNK_NUMBERS = 2_000_000  # of the largest array a chunk makes: small enough to
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Estimate:
     """CMI of every target with every input, in nats; (K, inputs)."""
 
     cmi: np.ndarray
     stderr: np.ndarray
-    sharper: Evidence | None = None
+    sharper: Estimate | None = None
     """The same with outcomes where these are sharp; None where all of it is outcomes already."""
 
     @property
-    def reported(self) -> Evidence:
+    def reported(self) -> Estimate:
         """What to tell of an effect that is there; `cmi` and `stderr` themselves are for telling whether it is."""
         return self.sharper or self
 
@@ -62,12 +62,12 @@ class _Sums:
         self.total_squared[j, targets] += (sums**2).sum(0)
         self.total_rows[j, targets] += sizes @ sums
 
-    def evidence(self) -> Evidence:
+    def estimate(self) -> Estimate:
         rows, clusters = np.maximum(self.rows, 1), np.maximum(self.clusters, 2)
         mean = self.total / rows
         squares = self.total_squared - 2 * mean * self.total_rows + mean**2 * self.rows_squared
         stderr = np.sqrt(np.clip(squares, 0, None) * clusters / (clusters - 1)) / rows
-        return Evidence(mean.T.copy(), stderr.T.copy())
+        return Estimate(mean.T.copy(), stderr.T.copy())
 
 
 class _Measured:
@@ -85,24 +85,24 @@ class _Measured:
             self.expecting = True
             self.expected.add(j, targets, sums[1], sizes)
 
-    def evidence(self) -> Evidence:
-        outcome = self.outcome.evidence()
+    def estimate(self) -> Estimate:
+        outcome = self.outcome.estimate()
         if not self.expecting:
             return outcome
-        expected = self.expected.evidence()
+        expected = self.expected.estimate()
         unknown = ~(outcome.cmi > KNOWN * outcome.stderr).any(1, keepdims=True)
         believed = mixed(outcome, expected, unknown | (outcome.cmi < -REFUTED * outcome.stderr))
         sharper = mixed(outcome, believed, outcome.cmi > SHARP * outcome.stderr)
-        return Evidence(believed.cmi, believed.stderr, sharper)
+        return Estimate(believed.cmi, believed.stderr, sharper)
 
 
-def mixed(one: Evidence, other: Evidence, where: np.ndarray) -> Evidence:
+def mixed(one: Estimate, other: Estimate, where: np.ndarray) -> Estimate:
     """The first where `where` says so, else the second."""
-    return Evidence(np.where(where, one.cmi, other.cmi), np.where(where, one.stderr, other.stderr))
+    return Estimate(np.where(where, one.cmi, other.cmi), np.where(where, one.stderr, other.stderr))
 
 
 @torch.no_grad()
-def measure(
+def measure_cmi(
     model: MaskedModel,
     rows: Rows,
     inputs: int,
@@ -113,7 +113,7 @@ def measure(
     seed: int = 0,
     again: int | None = None,
     until: float | None = None,
-) -> Evidence:
+) -> Estimate:
     """CMI on at most `most` rows; `row_size` is how many numbers the model makes for one row.
 
     After the first rows only the `again` largest cells of each target are looked at (None: all that may be
@@ -129,7 +129,7 @@ def measure(
     done = 0.0
     for part, doubtful in ((index[:first], everything), (index[first:], None)):
         if doubtful is None:
-            doubtful = _unsettled(sums.evidence(), real_inputs, again)
+            doubtful = _unsettled(sums.estimate(), real_inputs, again)
             chunk = 1024
         for piece in _chunks(part, rows.cluster, chunk):
             _add(sums, model, Batch.of(rows, torch.from_numpy(piece), generator), rows.cluster[piece], doubtful)
@@ -137,8 +137,8 @@ def measure(
             if progress:
                 progress(done / len(index))
             if until is not None and time.perf_counter() > until and done >= first:
-                return sums.evidence()
-    return sums.evidence()
+                return sums.estimate()
+    return sums.estimate()
 
 
 def pick_rows(cluster: np.ndarray, most: int, seed: int) -> np.ndarray:
@@ -148,13 +148,13 @@ def pick_rows(cluster: np.ndarray, most: int, seed: int) -> np.ndarray:
     return np.argsort(rank[episode], kind="stable")[:most]
 
 
-def _unsettled(evidence: Evidence, real_inputs: int, again: int | None) -> list[np.ndarray]:
+def _unsettled(estimate: Estimate, real_inputs: int, again: int | None) -> list[np.ndarray]:
     """For every input the targets on which it may have an effect, beyond that of a typical shadow."""
-    shadows = evidence.cmi[:, real_inputs:]
+    shadows = estimate.cmi[:, real_inputs:]
     usual = np.median(shadows, 1, keepdims=True) if shadows.shape[1] else 0.0
-    possible = evidence.cmi - usual + 3 * evidence.stderr > SETTLED
-    if again is not None and again < evidence.cmi.shape[1]:
-        possible &= evidence.cmi >= np.sort(evidence.cmi, 1)[:, [-again]]
+    possible = estimate.cmi - usual + 3 * estimate.stderr > SETTLED
+    if again is not None and again < estimate.cmi.shape[1]:
+        possible &= estimate.cmi >= np.sort(estimate.cmi, 1)[:, [-again]]
     return [np.flatnonzero(column) for column in possible.T]
 
 

@@ -16,16 +16,16 @@ import torch
 
 from cbm.data.transitions import Transitions
 from cbm.discovery.checkpoint import Checkpoint
-from cbm.discovery.cmi import Evidence, measure
+from cbm.discovery.cmi import Estimate, measure_cmi
 from cbm.discovery.decide import Verdicts, decide
 from cbm.discovery.judge import UNSETTLED
 from cbm.discovery.models.base import MaskedModel
-from cbm.discovery.models.candidates import Slots
+from cbm.discovery.models.candidates import CandidateSets
 from cbm.discovery.models.registry import build_model, numbers_per_row
 from cbm.discovery.predict import Predictor
-from cbm.discovery.refine import build_local
+from cbm.discovery.refine import build_candidate_networks
 from cbm.discovery.settings import Settings
-from cbm.discovery.tensor_dataset import Dynamics, Problem, dynamics_problem, reward_problem
+from cbm.discovery.tensor_dataset import Dynamics, TensorDataset, dynamics_dataset, reward_dataset
 from cbm.discovery.train import Budget, Trainer
 from cbm.graph import CausalGraph
 
@@ -39,7 +39,7 @@ def published(settings: Settings) -> bool:
 
 
 @dataclass(frozen=True)
-class Study:
+class NetworkVerdicts:
     """What the published networks say."""
 
     dynamics: Dynamics
@@ -47,44 +47,46 @@ class Study:
     rewards: Verdicts | None
 
 
-def study_log(
+def run_networks(
     train: Transitions, held: Transitions, settings: Settings, seed: int, deadline: float | None, steps: int | None,
     checkpoint: Checkpoint, report: Report,
-) -> Study:  # fmt: skip
-    """Dynamics, then all rewards as one problem; `steps` updates of the former (left out: as the settings say)."""
+) -> NetworkVerdicts:  # fmt: skip
+    """Dynamics, then all rewards as one dataset; `steps` updates of the former (left out: as the settings say)."""
     steps = steps or settings.updates
-    dynamics = dynamics_problem(train, held, settings.shadows, seed, settings.differences)
-    found = _study("dynamics", dynamics.problem, settings, seed, deadline, steps, checkpoint, report)
+    dynamics = dynamics_dataset(train, held, settings.shadows, seed, settings.differences)
+    found = _judge_dataset("dynamics", dynamics.dataset, settings, seed, deadline, steps, checkpoint, report)
     rewards = None
     if train.rewards:
         before = settings.reward_inputs == "state-action"
-        problem = reward_problem(train, held, list(train.rewards), settings.shadows, seed, before, settings.differences)
-        rewards = _study("rewards", problem, settings, seed + 2, deadline, max(1, steps // 2), checkpoint, report)
-    return Study(dynamics, found, rewards)
+        dataset = reward_dataset(train, held, list(train.rewards), settings.shadows, seed, before, settings.differences)
+        rewards = _judge_dataset(
+            "rewards", dataset, settings, seed + 2, deadline, max(1, steps // 2), checkpoint, report
+        )
+    return NetworkVerdicts(dynamics, found, rewards)
 
 
-def _study(
-    name: str, problem: Problem, settings: Settings, seed: int, deadline: float | None, steps: int,
+def _judge_dataset(
+    name: str, dataset: TensorDataset, settings: Settings, seed: int, deadline: float | None, steps: int,
     checkpoint: Checkpoint, report: Report,
 ) -> Verdicts:  # fmt: skip
     """Train, measure, decide. Finished parts are taken from the checkpoint."""
-    shape = (len(problem.targets), problem.real_inputs)
-    if not problem.targets:
+    shape = (len(dataset.targets), dataset.real_inputs)
+    if not dataset.targets:
         empty = np.zeros(shape)
         return Verdicts(empty, empty, empty, empty > 0, empty.astype("<U9"))
     if not checkpoint.has(f"{name}.cmi"):
-        model = build_model(problem, settings, seed)
-        if not train(name, Trainer(model, problem, settings, seed), Budget(steps=steps), checkpoint, report, deadline):
+        model = build_model(dataset, settings, seed)
+        if not train(name, Trainer(model, dataset, settings, seed), Budget(steps=steps), checkpoint, report, deadline):
             return _open(shape)
-        size = numbers_per_row(problem, settings)
+        size = numbers_per_row(dataset, settings)
         heard = partial(_evidence_progress, report, name)
-        found = measure(
-            model, problem.held, problem.inputs, problem.real_inputs, settings.evaluation_rows, size, heard
+        found = measure_cmi(
+            model, dataset.held, dataset.inputs, dataset.real_inputs, settings.evaluation_rows, size, heard
         ).reported
         checkpoint.keep(**{f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr})
-    kept = Evidence(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"))
-    real = problem.real_inputs
-    return decide(kept.cmi[:, :real], kept.stderr[:, :real], kept.cmi[:, real:], settings, breadth=problem.breadth)
+    kept = Estimate(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"))
+    real = dataset.real_inputs
+    return decide(kept.cmi[:, :real], kept.stderr[:, :real], kept.cmi[:, real:], settings, breadth=dataset.breadth)
 
 
 def _open(shape: tuple[int, int]) -> Verdicts:
@@ -143,31 +145,31 @@ def train_predictor(
     torch.set_num_threads(1)  # beside other work, two threads are slower than one
     try:
         train_rows, held_rows = data.split(settings.held_out, seed=seed)
-        dynamics = dynamics_problem(train_rows, held_rows, settings.shadows, seed, settings.differences)
-        problem, name = dynamics.problem, "prediction"
-        if not problem.targets:
+        dynamics = dynamics_dataset(train_rows, held_rows, settings.shadows, seed, settings.differences)
+        dataset, name = dynamics.dataset, "prediction"
+        if not dataset.targets:
             return None
-        parents = np.zeros((len(problem.targets), problem.inputs), bool)
-        parents[:, : problem.real_inputs] = graph.adjacency[[t.index for t in problem.targets], : problem.real_inputs]
-        local = build_local(problem, _slots(parents, problem), settings, seed + 1)
+        parents = np.zeros((len(dataset.targets), dataset.inputs), bool)
+        parents[:, : dataset.real_inputs] = graph.adjacency[[t.index for t in dataset.targets], : dataset.real_inputs]
+        local = build_candidate_networks(dataset, _slots(parents, dataset), settings, seed + 1)
         local.restrict(parents)
         if checkpoint.has(f"{name}.done"):
             restore_parameters(local, name, checkpoint)
         else:
             updates = Budget(steps=settings.prediction_updates)
             fast = replace(settings, learning_rate=3 * settings.learning_rate)  # small networks bear it
-            train(name, Trainer(local, problem, fast, seed + 4), updates, checkpoint, report)
+            train(name, Trainer(local, dataset, fast, seed + 4), updates, checkpoint, report)
             checkpoint.keep(**{f"{name}.done": np.ones(1), **named_parameters(local, name)})
         return Predictor(data.factors, dynamics, local)
     finally:
         torch.set_num_threads(before)
 
 
-def _slots(parents: np.ndarray, problem: Problem) -> Slots:
-    action = problem.action_input
+def _slots(parents: np.ndarray, dataset: TensorDataset) -> CandidateSets:
+    action = dataset.action_input
     rows = [[j for j in np.flatnonzero(row) if j != action] for row in parents]
     width = max(1, *(len(row) for row in rows), 1)
-    return Slots(np.array([row + [-1] * (width - len(row)) for row in rows], dtype=np.int64), action)
+    return CandidateSets(np.array([row + [-1] * (width - len(row)) for row in rows], dtype=np.int64), action)
 
 
 def named_parameters(model: MaskedModel, name: str) -> dict[str, Any]:

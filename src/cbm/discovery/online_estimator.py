@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from cbm.data.transitions import Transitions
-from cbm.discovery.cmi import Evidence, measure, pick_rows
+from cbm.discovery.cmi import Estimate, measure_cmi, pick_rows
 from cbm.discovery.decide import Verdicts, above_shadows, decide
 from cbm.discovery.models.base import Batch
 from cbm.discovery.models.registry import build_model, numbers_per_row
-from cbm.discovery.models.warm_start import carry_over
-from cbm.discovery.refine import confirmed, look_again, look_until_settled, refines
+from cbm.discovery.models.warm_start import warm_start
+from cbm.discovery.refine import confirmed, refine, refine_until_settled, refines
 from cbm.discovery.settings import (
     DOUBT,
     FIRST_UPDATES,
@@ -37,8 +37,8 @@ from cbm.discovery.settings import (
     UNCONFIRMED_SHARE,
     Settings,
 )
-from cbm.discovery.stored import problem_from_tensors, problem_tensors, without_rows
-from cbm.discovery.tensor_dataset import Problem, Rows
+from cbm.discovery.stored import dataset_from_tensors, dataset_tensors, without_rows
+from cbm.discovery.tensor_dataset import Rows, TensorDataset
 from cbm.discovery.train import Trainer
 from cbm.errors import DataError
 
@@ -59,27 +59,27 @@ class Source(Protocol):
 
     def fit(
         self, train: Transitions, held: Transitions, settings: Settings, seed: int
-    ) -> tuple[Problem, dict[str, Tensor]]:
-        """A problem fitted to these rows, and what else was found out on the way."""
+    ) -> tuple[TensorDataset, dict[str, Tensor]]:
+        """A dataset fitted to these rows, and what else was found out on the way."""
         ...
 
-    def rows(self, problem: Problem, data: Transitions, rng: np.random.Generator) -> Rows:
-        """Other rows in the coordinates of that problem."""
+    def rows(self, dataset: TensorDataset, data: Transitions, rng: np.random.Generator) -> Rows:
+        """Other rows in the coordinates of that dataset."""
         ...
 
 
 @dataclass
 class Fitted:
-    """What one fit made: a problem without rows, its model in training, and notes of the source."""
+    """What one fit made: a dataset without rows, its model in training, and notes of the source."""
 
-    problem: Problem
+    dataset: TensorDataset
     trainer: Trainer
     notes: dict[str, Tensor]
     rows: int
     """How many rows there were to learn from."""
 
 
-class Follower:
+class OnlineEstimator:
     """One masked model on data that grows."""
 
     def __init__(
@@ -111,42 +111,42 @@ class Follower:
             wanted = FIRST_UPDATES * updates
         if fitted is None or len(train) >= GROWTH * fitted.rows:
             fitted = self.refit(train, held)
-        if not fitted.problem.targets:
+        if not fitted.dataset.targets:
             return {"rows": float(len(train))}
-        pool = self.source.rows(fitted.problem, _some(train, POOL_ROWS, rng), rng)
-        kept_out = self.source.rows(fitted.problem, _episodes(held, self.settings.evaluation_rows, rng), rng)
-        self._prepare(fitted.trainer, fitted.problem, pool, kept_out)
+        pool = self.source.rows(fitted.dataset, _some(train, POOL_ROWS, rng), rng)
+        kept_out = self.source.rows(fitted.dataset, _episodes(held, self.settings.evaluation_rows, rng), rng)
+        self._prepare(fitted.trainer, fitted.dataset, pool, kept_out)
         total: dict[str, Tensor] = {}
         for _ in range(wanted):
             for name, value in fitted.trainer.update(ONLINE_RATE).items():
                 total[name] = total.get(name, torch.zeros(())) + value
         self.measure(kept_out)
         if wanted and refines(self.settings):
-            self.look_again(replace(fitted.problem, train=pool, held=kept_out), min(AGAIN * updates, ENOUGH))
-        fitted.trainer.problem, fitted.trainer.watched = fitted.problem, None  # the rows can go
+            self.refine(replace(fitted.dataset, train=pool, held=kept_out), min(AGAIN * updates, ENOUGH))
+        fitted.trainer.dataset, fitted.trainer.watched = fitted.dataset, None  # the rows can go
         return {name: float(value) / wanted for name, value in total.items()} | {"rows": float(len(train))}
 
     def refit(self, train: Transitions, held: Transitions) -> Fitted:
         """Scales, knots and targets for the data as it now is; weights go on where they can."""
         rng = np.random.default_rng([self.seed, 12])
         some, others = (_some(part, FIT_ROWS, rng) for part in (train, held))
-        problem, notes = self.source.fit(some, others, self.settings, self.seed)
-        problem = without_rows(problem)
-        model = build_model(problem, self.settings, self.seed)
+        dataset, notes = self.source.fit(some, others, self.settings, self.seed)
+        dataset = without_rows(dataset)
+        model = build_model(dataset, self.settings, self.seed)
         if self.fitted is not None:
             self.fitted.trainer.use_average()
-            carry_over(self.fitted.trainer.model, self.fitted.problem, model, problem)
-        self.fitted = Fitted(problem, self._trainer(problem, model), notes, len(train))
+            warm_start(self.fitted.trainer.model, self.fitted.dataset, model, dataset)
+        self.fitted = Fitted(dataset, self._trainer(dataset, model), notes, len(train))
         return self.fitted
 
-    def _trainer(self, problem: Problem, model: torch.nn.Module) -> Trainer:
-        trainer = Trainer(model, problem, self.settings, self.seed)  # type: ignore[arg-type]
+    def _trainer(self, dataset: TensorDataset, model: torch.nn.Module) -> Trainer:
+        trainer = Trainer(model, dataset, self.settings, self.seed)  # type: ignore[arg-type]
         trainer.refocusing = False  # happens between calls, when the model has learnt something
         return trainer
 
-    def _prepare(self, trainer: Trainer, problem: Problem, pool: Rows, kept_out: Rows) -> None:
+    def _prepare(self, trainer: Trainer, dataset: TensorDataset, pool: Rows, kept_out: Rows) -> None:
         """Give the trainer this call's rows, and let it drop more often what is in doubt."""
-        trainer.problem = replace(problem, train=pool)
+        trainer.dataset = replace(dataset, train=pool)
         trainer.rows = torch.arange(len(pool))
         size = min(ONLINE_WATCHED, len(pool), len(kept_out))
         noise = torch.Generator().manual_seed(self.calls)
@@ -161,54 +161,54 @@ class Follower:
     def measure(self, rows: Rows) -> None:
         """Move the running CMI towards its value on these rows (Eq. 3; Algorithm 1, line 8)."""
         assert self.fitted is not None
-        problem, trainer = self.fitted.problem, self.fitted.trainer
+        dataset, trainer = self.fitted.dataset, self.fitted.trainer
         with trainer.averaged():
-            found = measure(
-                trainer.model, rows, problem.inputs, problem.real_inputs, self.settings.evaluation_rows,
-                numbers_per_row(problem, self.settings), seed=self.calls,
+            found = measure_cmi(
+                trainer.model, rows, dataset.inputs, dataset.real_inputs, self.settings.evaluation_rows,
+                numbers_per_row(dataset, self.settings), seed=self.calls,
             )  # fmt: skip
         self.running = self._moved(self.running, found)
 
-    def look_again(self, problem: Problem, updates: int) -> None:
+    def refine(self, dataset: TensorDataset, updates: int) -> None:
         """The same with networks of their own, for what is left of each target's inputs."""
-        look = look_until_settled if self.keep_in_doubt else look_again
-        found = look(problem, self._first(), self.settings, updates, self.seed + self.calls)
+        look = refine_until_settled if self.keep_in_doubt else refine
+        found = look(dataset, self._first(), self.settings, updates, self.seed + self.calls)
         before = None if self.keep_in_doubt else self.again  # what has come out of doubt must not wait
         self.again = self._moved(before, found)
 
-    def _moved(self, running: np.ndarray | None, found: Evidence) -> np.ndarray:
+    def _moved(self, running: np.ndarray | None, found: Estimate) -> np.ndarray:
         """Running values after one more measurement; what was infinite begins with it, what is now becomes unknown."""
         assert self.fitted is not None
-        problem, new = self.fitted.problem, np.stack([found.cmi, found.stderr])
-        result = np.full((2, problem.variables, problem.inputs), np.inf) if running is None else running.copy()
-        at = [target.index for target in problem.targets]
+        dataset, new = self.fitted.dataset, np.stack([found.cmi, found.stderr])
+        result = np.full((2, dataset.variables, dataset.inputs), np.inf) if running is None else running.copy()
+        at = [target.index for target in dataset.targets]
         result[:, at] = np.where(np.isinf(result[:, at]), new, self.memory * result[:, at] + (1 - self.memory) * new)
         return result
 
-    def _first(self) -> Evidence:
+    def _first(self) -> Estimate:
         """(K, inputs) of the model that follows, relative to its shadows."""
         assert self.fitted is not None and self.running is not None
-        problem = self.fitted.problem
-        cmi, stderr = self.running[:, [target.index for target in problem.targets]]
-        return Evidence(above_shadows(cmi, problem.real_inputs) if self.settings.rule == "calibrated" else cmi, stderr)
+        dataset = self.fitted.dataset
+        cmi, stderr = self.running[:, [target.index for target in dataset.targets]]
+        return Estimate(above_shadows(cmi, dataset.real_inputs) if self.settings.rule == "calibrated" else cmi, stderr)
 
     def verdicts(self) -> Verdicts | None:
         """(K, real inputs) decisions on the running CMI of each target; None before the first measurement."""
         if self.fitted is None or self.running is None:
             return None
-        problem, found = self.fitted.problem, self._first()
-        real = problem.real_inputs
+        dataset, found = self.fitted.dataset, self._first()
+        real = dataset.real_inputs
         first, null = np.stack([found.cmi, found.stderr])[..., :real], found.cmi[:, real:]
         strongest = first[0].max(1, initial=0.0)
 
         def judged(seen: np.ndarray, share: float = 0.0) -> Verdicts:
             sure = -DOUBT if self.keep_in_doubt else ONLINE_SURE
             settings = replace(self.settings, strongest_share=max(share, self.settings.strongest_share))
-            return decide(seen[0], seen[1], null, settings, strongest, sure, problem.breadth)
+            return decide(seen[0], seen[1], null, settings, strongest, sure, dataset.breadth)
 
         if self.again is None:
             return judged(first, UNCONFIRMED_SHARE)
-        again = self.again[:, [target.index for target in problem.targets], :real]
+        again = self.again[:, [target.index for target in dataset.targets], :real]
         seen = np.isfinite(again[0])
         strongest = np.maximum(strongest, np.where(seen, again[0], 0.0).max(1, initial=0.0))
         if self.keep_in_doubt:  # the second look decides, unless the first is sure that there is nothing
@@ -229,7 +229,7 @@ class Follower:
                 result[name] = torch.tensor(getattr(self, name))
         if self.fitted is not None:
             result["rows"] = torch.tensor(self.fitted.rows)
-            parts = {"problem": problem_tensors(self.fitted.problem), "notes": self.fitted.notes}
+            parts = {"problem": dataset_tensors(self.fitted.dataset), "notes": self.fitted.notes}
             parts["trainer"] = self.fitted.trainer.state()
             result |= {f"{part}.{k}": v.detach().clone() for part, found in parts.items() for k, v in found.items()}
         return result
@@ -241,10 +241,10 @@ class Follower:
         )
         self.fitted = None
         if "rows" in tensors:
-            problem = problem_from_tensors(under("problem", tensors))
-            trainer = self._trainer(problem, build_model(problem, self.settings, self.seed))
+            dataset = dataset_from_tensors(under("problem", tensors))
+            trainer = self._trainer(dataset, build_model(dataset, self.settings, self.seed))
             trainer.restore(under("trainer", tensors))
-            self.fitted = Fitted(problem, trainer, under("notes", tensors), int(tensors["rows"]))
+            self.fitted = Fitted(dataset, trainer, under("notes", tensors), int(tensors["rows"]))
 
 
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -12,56 +12,58 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from cbm.discovery.cmi import Evidence, measure
-from cbm.discovery.models.candidates import Local, Slots, choose_slots
+from cbm.discovery.cmi import Estimate, measure_cmi
+from cbm.discovery.models.candidates import CandidateNetworks, CandidateSets, choose_candidates
 from cbm.discovery.settings import CONFIRMED, LOCAL_RATE, MOST_SECOND, MOST_SLOTS, SECOND_LOOKS, Settings
-from cbm.discovery.tensor_dataset import Problem
+from cbm.discovery.tensor_dataset import TensorDataset
 from cbm.discovery.train import Budget, Trainer
 
 
-def look_again(problem: Problem, first: Evidence, settings: Settings, updates: int, seed: int) -> Evidence:
+def refine(dataset: TensorDataset, first: Estimate, settings: Settings, updates: int, seed: int) -> Estimate:
     """(K, inputs) CMI given the other candidates, relative to shadows; infinite where an input was ruled out.
 
-    `first` is relative to its shadows; the problem has the rows to learn from, and to measure on.
+    `first` is relative to its shadows; the dataset has the rows to learn from, and to measure on.
     """
-    return _look(problem, first.cmi, first.stderr, settings, updates, seed)
+    return _look(dataset, first.cmi, first.stderr, settings, updates, seed)
 
 
-def look_until_settled(problem: Problem, first: Evidence, settings: Settings, updates: int, seed: int) -> Evidence:
+def refine_until_settled(
+    dataset: TensorDataset, first: Estimate, settings: Settings, updates: int, seed: int
+) -> Estimate:
     """The same in rounds: what one has shown to be of no use the next leaves out, and so it sees the rest more sharply.
 
     For one target and few rows. Inputs are ranked by how large their effect may be: that of a true cause is measured
     badly, that of most others is surely small.
     """
-    real, exact = problem.real_inputs, np.zeros_like(first.stderr)
-    found = _look(problem, first.cmi + 2 * first.stderr, exact, settings, updates, seed)
+    real, exact = dataset.real_inputs, np.zeros_like(first.stderr)
+    found = _look(dataset, first.cmi + 2 * first.stderr, exact, settings, updates, seed)
     seen = np.isfinite(found.cmi)
     for number in range(1, SECOND_LOOKS):
         reach = found.cmi + found.stderr
         useful = seen & (reach > settings.smallest_effect)
         if not useful[:, :real].any() or (useful == seen)[:, :real].all():
             break
-        sharper = _look(problem, np.where(useful, reach, -np.inf), exact, settings, updates, seed + 1000 * number)
+        sharper = _look(dataset, np.where(useful, reach, -np.inf), exact, settings, updates, seed + 1000 * number)
         seen = np.isfinite(sharper.cmi)
-        found = Evidence(np.where(seen, sharper.cmi, found.cmi), np.where(seen, sharper.stderr, found.stderr))
+        found = Estimate(np.where(seen, sharper.cmi, found.cmi), np.where(seen, sharper.stderr, found.stderr))
     return found
 
 
 def _look(
-    problem: Problem, cmi: np.ndarray, stderr: np.ndarray, settings: Settings, updates: int, seed: int
-) -> Evidence:
+    dataset: TensorDataset, cmi: np.ndarray, stderr: np.ndarray, settings: Settings, updates: int, seed: int
+) -> Estimate:
     """Networks for the inputs whose (K, inputs) CMI may be large."""
     rng = np.random.default_rng([seed, 9])
-    slots = choose_slots(
-        cmi, stderr, problem.real_inputs, problem.action_input, min(MOST_SECOND, most_slots(problem)), rng
+    slots = choose_candidates(
+        cmi, stderr, dataset.real_inputs, dataset.action_input, min(MOST_SECOND, most_candidates(dataset)), rng
     )
-    local = build_local(problem, slots, settings, seed)
-    trainer = local_trainer(local, problem, settings, seed)
+    local = build_candidate_networks(dataset, slots, settings, seed)
+    trainer = candidate_trainer(local, dataset, settings, seed)
     trainer.run(Budget(steps=updates), lambda _: None)
     trainer.use_average()
-    found = measure_local(local, slots, problem, settings, seed=seed)
-    nowhere = Evidence(np.full_like(cmi, np.inf), np.full_like(cmi, np.inf))
-    return slots.spread(found, nowhere, problem.breadth)
+    found = measure_candidates(local, slots, dataset, settings, seed=seed)
+    nowhere = Estimate(np.full_like(cmi, np.inf), np.full_like(cmi, np.inf))
+    return slots.spread(found, nowhere, dataset.breadth)
 
 
 def refines(settings: Settings) -> bool:
@@ -75,23 +77,27 @@ def confirmed(first: np.ndarray, second: np.ndarray, looked_at: np.ndarray) -> n
     return np.asarray(found >= CONFIRMED * claimed)
 
 
-def most_slots(problem: Problem) -> int:
+def most_candidates(dataset: TensorDataset) -> int:
     """How many candidates of each target are looked at again."""
-    return int(np.clip(MOST_SLOTS // len(problem.targets), 10, 48))
+    return int(np.clip(MOST_SLOTS // len(dataset.targets), 10, 48))
 
 
-def build_local(problem: Problem, slots: Slots, settings: Settings, seed: int) -> Local:
+def build_candidate_networks(
+    dataset: TensorDataset, slots: CandidateSets, settings: Settings, seed: int
+) -> CandidateNetworks:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Local(problem, slots, settings)
+        return CandidateNetworks(dataset, slots, settings)
 
 
-def local_trainer(local: Local, problem: Problem, settings: Settings, seed: int) -> Trainer:
-    return Trainer(local, problem, replace(settings, learning_rate=LOCAL_RATE * settings.learning_rate), seed)
+def candidate_trainer(local: CandidateNetworks, dataset: TensorDataset, settings: Settings, seed: int) -> Trainer:
+    return Trainer(local, dataset, replace(settings, learning_rate=LOCAL_RATE * settings.learning_rate), seed)
 
 
-def measure_local(local: Local, slots: Slots, problem: Problem, settings: Settings, seed: int = 0) -> Evidence:
+def measure_candidates(
+    local: CandidateNetworks, slots: CandidateSets, dataset: TensorDataset, settings: Settings, seed: int = 0
+) -> Estimate:
     """(K, slots and the action last) on the held-out rows."""
     seen = slots.inputs.shape[1] + 1
-    row_size = len(problem.targets) * (settings.knots + 8 * seen)
-    return measure(local, problem.held, seen, seen, settings.evaluation_rows, row_size, seed=seed)
+    row_size = len(dataset.targets) * (settings.knots + 8 * seen)
+    return measure_cmi(local, dataset.held, seen, seen, settings.evaluation_rows, row_size, seed=seed)

@@ -1,6 +1,6 @@
-"""A prediction problem in tensors: inputs that can be dropped one at a time, and targets.
+"""A prediction dataset in tensors: inputs that can be dropped one at a time, and targets.
 
-Dynamics and rewards are the same problem with other columns: (s_t, a_t) -> s_{t+1}, and
+Dynamics and rewards are the same dataset with other columns: (s_t, a_t) -> s_{t+1}, and
 s_{t+1} -> rewards. Shadows are extra inputs that cannot matter: real variables shifted in time by
 far more than an episode. They show what "no effect" looks like for this model on this data.
 """
@@ -59,7 +59,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Problem:
+class TensorDataset:
     """Everything a masked model needs to know of its data."""
 
     encoder: Encoder
@@ -110,16 +110,16 @@ class Table:
 
 @dataclass(frozen=True)
 class Dynamics:
-    """The dynamics problem, and what is known of each variable before any model is trained."""
+    """The dynamics dataset, and what is known of each variable before any model is trained."""
 
-    problem: Problem
+    dataset: TensorDataset
     moving: np.ndarray
     """(d,) whether the variable ever changes; one that never does needs no model."""
     memory: np.ndarray
     """(d,) nats by which the variable's own past helps, where its change is what is predicted."""
 
 
-def dynamics_problem(
+def dynamics_dataset(
     train: Transitions, held: Transitions, shadows: int, seed: int, differences: bool = False
 ) -> Dynamics:
     """(s_t, a_t) -> s_{t+1} of every variable that ever changes."""
@@ -130,13 +130,13 @@ def dynamics_problem(
 
     names = list(train.factors.names) if differences else []
     tables = _dynamics_table(train, plan), _dynamics_table(held, plan)
-    problem = _problem(*tables, train, plan, shadows, seed, names)
-    return Dynamics(problem, moving, np.where(memory > SELF_MEMORY, memory, 0.0))
+    dataset = _dataset(*tables, train, plan, shadows, seed, names)
+    return Dynamics(dataset, moving, np.where(memory > SELF_MEMORY, memory, 0.0))
 
 
-def dynamics_rows(problem: Problem, data: Transitions, rng: np.random.Generator) -> Rows:
-    """New transitions in the coordinates that an existing dynamics problem was fitted with."""
-    return _new_rows(problem, _dynamics_table(data, [(t.index, t.kind, t.changes) for t in problem.targets]), rng)
+def dynamics_rows(dataset: TensorDataset, data: Transitions, rng: np.random.Generator) -> Rows:
+    """New transitions in the coordinates that an existing dynamics dataset was fitted with."""
+    return _new_rows(dataset, _dynamics_table(data, [(t.index, t.kind, t.changes) for t in dataset.targets]), rng)
 
 
 def _dynamics_table(data: Transitions, plan: list[tuple[int, Kind, bool]]) -> Table:
@@ -145,7 +145,7 @@ def _dynamics_table(data: Transitions, plan: list[tuple[int, Kind, bool]]) -> Ta
     return Table(inputs, np.stack(targets, 1) if targets else np.zeros((len(data), 0)), data.episode)
 
 
-def reward_problem(
+def reward_dataset(
     train: Transitions,
     held: Transitions,
     names: list[str],
@@ -154,7 +154,7 @@ def reward_problem(
     state_action: bool = False,
     differences: bool = False,
     among_variables: bool = False,
-) -> Problem:
+) -> TensorDataset:
     """s_{t+1} -> rewards (or (s_t, a_t) -> rewards).
 
     The context stands beside the state, with the action if that is an input: as one more node, whose own effect
@@ -166,14 +166,14 @@ def reward_problem(
     unnamed = [""] * (rows.inputs.shape[1] - len(train.factors) - len(train.context))  # the action
     named = [*train.factors.names, *unnamed, *train.context] if differences else []
     first = 0 if among_variables else rows.inputs.shape[1] - len(train.context)
-    return _problem(rows, _reward_table(held, names, state_action), train, plan, shadows, seed, named, first)
+    return _dataset(rows, _reward_table(held, names, state_action), train, plan, shadows, seed, named, first)
 
 
 def reward_rows(
-    problem: Problem, data: Transitions, names: list[str], rng: np.random.Generator, state_action: bool = False
+    dataset: TensorDataset, data: Transitions, names: list[str], rng: np.random.Generator, state_action: bool = False
 ) -> Rows:
-    """New transitions in the coordinates that an existing reward problem was fitted with."""
-    return _new_rows(problem, _reward_table(data, names, state_action), rng)
+    """New transitions in the coordinates that an existing reward dataset was fitted with."""
+    return _new_rows(dataset, _reward_table(data, names, state_action), rng)
 
 
 def _reward_table(data: Transitions, names: list[str], state_action: bool) -> Table:
@@ -189,10 +189,10 @@ def reward_kind(reward: np.ndarray) -> Kind:
     return "categorical" if few else "continuous"
 
 
-def _problem(
+def _dataset(
     train: Table, held: Table, data: Transitions, plan: list[tuple[int, Kind, bool]], shadows: int, seed: int,
     names: list[str], first: int = 0,
-) -> Problem:  # fmt: skip
+) -> TensorDataset:  # fmt: skip
     """`names` are those of the first columns, for finding differences worth seeing (from column `first` or a later
     one); none for none."""
     rng = np.random.default_rng([seed, 77])
@@ -218,7 +218,7 @@ def _problem(
     )
     outputs = Scale.fit(train.targets)
     rows = [_rows(block, table, targets, outputs) for block, table in zip(blocks, (train, held), strict=True)]
-    return Problem(encoder, targets, d, real_inputs, columns, outputs, copied, rows[0], rows[1])
+    return TensorDataset(encoder, targets, d, real_inputs, columns, outputs, copied, rows[0], rows[1])
 
 
 def _input_scale(inputs: np.ndarray, kinds: list[Kind]) -> Scale:
@@ -227,9 +227,9 @@ def _input_scale(inputs: np.ndarray, kinds: list[Kind]) -> Scale:
     return Scale(np.where(angle, 0.0, scale.mean), np.where(angle, 1.0, scale.std))  # sine and cosine need radians
 
 
-def _new_rows(problem: Problem, table: Table, rng: np.random.Generator) -> Rows:
-    block = _with_shadows(problem.columns(table.inputs), problem.shadow_columns, rng)
-    return _rows(block, table, problem.targets, problem.outputs)
+def _new_rows(dataset: TensorDataset, table: Table, rng: np.random.Generator) -> Rows:
+    block = _with_shadows(dataset.columns(table.inputs), dataset.shadow_columns, rng)
+    return _rows(block, table, dataset.targets, dataset.outputs)
 
 
 def _with_shadows(block: np.ndarray, copied: np.ndarray, rng: np.random.Generator) -> np.ndarray:

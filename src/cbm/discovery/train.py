@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbm.discovery.cmi import measure, pick_rows
+from cbm.discovery.cmi import measure_cmi, pick_rows
 from cbm.discovery.models.base import Batch, MaskedModel, TrunkModel
 from cbm.discovery.models.registry import numbers_per_row
 from cbm.discovery.settings import (
@@ -31,7 +31,7 @@ from cbm.discovery.settings import (
     WATCHED,
     Settings,
 )
-from cbm.discovery.tensor_dataset import Problem
+from cbm.discovery.tensor_dataset import TensorDataset
 
 
 @dataclass
@@ -76,11 +76,11 @@ def interrupt_deferred() -> Iterator[None]:
 
 
 class Trainer:
-    """One model on one problem; everything that changes during training is in `state()`."""
+    """One model on one dataset; everything that changes during training is in `state()`."""
 
-    def __init__(self, model: MaskedModel, problem: Problem, settings: Settings, seed: int):
-        self.row_size = numbers_per_row(problem, settings)
-        self.model, self.problem, self.settings = model, problem, settings
+    def __init__(self, model: MaskedModel, dataset: TensorDataset, settings: Settings, seed: int):
+        self.row_size = numbers_per_row(dataset, settings)
+        self.model, self.dataset, self.settings = model, dataset, settings
         self.generator = torch.Generator().manual_seed(seed)
         self.step = 0
         self.phase = -1
@@ -129,7 +129,7 @@ class Trainer:
         if self.step % WATCH_EVERY == 0:
             self.watch()
         draw = torch.randint(len(self.rows), (min(self.settings.batch, len(self.rows)),), generator=self.generator)
-        return self.learn(Batch.of(self.problem.train, self.rows[draw], self.generator), within)
+        return self.learn(Batch.of(self.dataset.train, self.rows[draw], self.generator), within)
 
     def learn(self, batch: Batch, within: float) -> dict[str, Tensor]:
         for group in self.optimizer.param_groups:
@@ -150,9 +150,9 @@ class Trainer:
 
     def _keep_out(self, seed: int) -> tuple[tuple[Batch, Batch] | None, Tensor]:
         """Training rows to watch overfitting on (some kept out of training, some not), and the rows to train on."""
-        rows = self.problem.train
+        rows = self.dataset.train
         least, cells = WATCHED
-        size = min(len(rows) // 20, max(least, cells // max(len(self.problem.targets), 1)))
+        size = min(len(rows) // 20, max(least, cells // max(len(self.dataset.targets), 1)))
         if type(self.model).full_loss is MaskedModel.full_loss or size < least // 10:
             return None, torch.arange(len(rows))
         order = torch.from_numpy(pick_rows(rows.cluster, len(rows), seed))
@@ -191,8 +191,8 @@ class Trainer:
 
     def even_focus(self) -> Tensor:
         """Every real input alike; all shadows together get a fifth of the rows at most."""
-        real, shadows = self.problem.real_inputs, self.problem.inputs - self.problem.real_inputs
-        weight = torch.ones(self.problem.inputs)
+        real, shadows = self.dataset.real_inputs, self.dataset.inputs - self.dataset.real_inputs
+        weight = torch.ones(self.dataset.inputs)
         weight[real:] = min(1.0, 0.25 * real / max(shadows, 1))
         return weight / weight.sum()
 
@@ -202,10 +202,10 @@ class Trainer:
         A leave-one-out model that has not been trained enough makes its input look needed; more rows for
         the doubtful ones settle most of them.
         """
-        inputs, real = self.problem.inputs, self.problem.real_inputs
-        rows = int(np.clip(FOCUS_CELLS // (inputs * max(len(self.problem.targets), 1)), *FOCUS_ROWS))
+        inputs, real = self.dataset.inputs, self.dataset.real_inputs
+        rows = int(np.clip(FOCUS_CELLS // (inputs * max(len(self.dataset.targets), 1)), *FOCUS_ROWS))
         with self.averaged():
-            cmi = measure(self.model, self.problem.train, inputs, real, rows, self.row_size).cmi
+            cmi = measure_cmi(self.model, self.dataset.train, inputs, real, rows, self.row_size).cmi
         if inputs > real:
             cmi = cmi - np.median(cmi[:, real:], 1, keepdims=True)
         doubt = np.clip(cmi / HARD_TO_TELL, 0, 1) * np.exp(-np.clip(cmi, 0, None) / (5 * HARD_TO_TELL))

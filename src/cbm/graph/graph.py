@@ -1,7 +1,7 @@
 """CausalGraph: which variable causes which one step later, how strongly, and how sure the data makes us.
 
 Here: the frozen graph, its checks and its questions (parents, ancestors, what a reward certainly and possibly needs).
-Not here: finding a graph (`cbm.discovery`), its file (`json_format`), scores (`scores`), other formats (`export`), reasons
+Not here: finding a graph (`cbm.discovery`), its file (`json_format`), `scores`, other formats (`export`), reasons
 (`explain`).
 """
 

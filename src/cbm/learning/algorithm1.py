@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper as one loop; the numbers at the ends of lines are the paper's.
 
 Everything around it is elsewhere: what belongs to a single task in `learner.py`, files in `runfiles.py`, the copies
-of the environment in `fleet.py`. A run stops and goes on between two turns of the inner loop only, with everything
+of the environment in `vector_env.py`. A run stops and goes on between two turns of the inner loop only, with everything
 that changes in its checkpoint, so a resumed run is the same run.
 """
 
@@ -27,8 +27,8 @@ from cbm.learning.learner import Choice, Learner
 from cbm.learning.plan import Plan
 from cbm.learning.replay import Replay
 from cbm.learning.runfiles import RunFiles
-from cbm.learning.task_env import Arena, make_arena, oracle
-from cbm.learning.vector_env import Numbers
+from cbm.learning.task_env import TaskEnv, make_task_env, oracle
+from cbm.learning.vector_env import EpisodeCounter
 
 PRETRAINING = 10
 """Updates on a log before the first step, in units of those of a decision."""
@@ -54,25 +54,25 @@ def learn(plan: Plan, run: Path, progress: Progress | None = None) -> dict[str, 
 
     The same plan again goes on where it was stopped; a finished run is left as it is and its result returned.
     """
-    arena = make_arena(plan.world, plan.options)
-    plan.check(arena)
-    files = RunFiles(run, plan.config(arena))
+    task_env = make_task_env(plan.world, plan.options)
+    plan.check(task_env)
+    files = RunFiles(run, plan.config(task_env))
     finished = files.result()
-    return finished if finished is not None else Learning(plan, arena, files, progress).run()
+    return finished if finished is not None else Learning(plan, task_env, files, progress).run()
 
 
 class Learning:
     """One run, from its beginning or from its last checkpoint."""
 
-    def __init__(self, plan: Plan, arena: Arena, files: RunFiles, progress: Progress | None = None):
-        self.plan, self.arena, self.files, self.progress = plan, arena, files, progress
+    def __init__(self, plan: Plan, task_env: TaskEnv, files: RunFiles, progress: Progress | None = None):
+        self.plan, self.task_env, self.files, self.progress = plan, task_env, files, progress
         self.settings = plan.settings
         self.warm_up = max(1, self.settings.warm_up)  # one turn at least, to see something at all
-        self.dynamics = make_dynamics(plan, arena)  # 1, 2
-        self.replay = Replay(arena.factors, arena.context_names, arena.tasks, self.settings.capacity)
-        self.numbers = Numbers()
-        self.learners = {task: Learner(plan, arena, task, self.dynamics) for task in plan.tasks}
-        self.log = load_log(plan, arena)
+        self.dynamics = make_dynamics(plan, task_env)  # 1, 2
+        self.replay = Replay(task_env.factors, task_env.context_names, task_env.tasks, self.settings.capacity)
+        self.counter = EpisodeCounter()
+        self.learners = {task: Learner(plan, task_env, task, self.dynamics) for task in plan.tasks}
+        self.log = load_log(plan, task_env)
         self.stage, self.step = 0, 0
         self.spent: dict[str, float] = {}
         """Seconds by what they were spent on."""
@@ -86,7 +86,7 @@ class Learning:
                 learners = [self.learners[task] for task in plan.stages[self.stage]]
                 if self.step == 0:
                     for learner in learners:  # 4
-                        learner.enter(self.numbers)
+                        learner.enter(self.counter)
                 while self.step < plan.steps:  # 5
                     with self._timed("collect"):
                         for learner in learners:  # 6
@@ -143,11 +143,11 @@ class Learning:
     def _update_models(self, learners: list[Learner]) -> None:
         """Dynamics once for all tasks, unless they are frozen; then each task's own model."""
         if self.dynamics is not None and not self.dynamics.frozen:
-            numbers = self.dynamics.learn(self.replay, self.settings.dynamics_updates)
-            self.files.measured("dynamics", None, self.step, self.seconds, numbers)
+            metrics = self.dynamics.learn(self.replay, self.settings.dynamics_updates)
+            self.files.measured("dynamics", None, self.step, self.seconds, metrics)
         for learner in learners:
-            numbers = learner.method.learn(self.replay, self.settings.model_updates)
-            self.files.measured("reward", learner.task, self.step, self.seconds, numbers)
+            metrics = learner.method.learn(self.replay, self.settings.model_updates)
+            self.files.measured("reward", learner.task, self.step, self.seconds, metrics)
         self.replay.forget()
 
     def _chosen(self, learner: Learner, choice: Choice) -> None:
@@ -190,12 +190,17 @@ class Learning:
         if self.log is not None:
             with self._timed("abstraction"):
                 for learner in self.learners.values():
-                    numbers = cast(Any, learner.method).pretrain(self.log, PRETRAINING * self.settings.model_updates)
-                    self.files.measured("pretraining", learner.task, 0, self.seconds, numbers)
+                    metrics = cast(Any, learner.method).pretrain(self.log, PRETRAINING * self.settings.model_updates)
+                    self.files.measured("pretraining", learner.task, 0, self.seconds, metrics)
         if self.settings.demonstrations:
             with self._timed("demonstrations"):
                 shown = demonstrate(
-                    self.arena, self.plan.tasks, self.settings.demonstrations, self.plan.seed, self.numbers, self.replay
+                    self.task_env,
+                    self.plan.tasks,
+                    self.settings.demonstrations,
+                    self.plan.seed,
+                    self.counter,
+                    self.replay,
                 )
             self.files.measured("demonstrations", None, 0, self.seconds, shown)
 
@@ -203,7 +208,7 @@ class Learning:
         state = {
             "stage": self.stage,
             "step": self.step,
-            "numbers": self.numbers.following,
+            "numbers": self.counter.next,
             "seconds": self.seconds,
             "spent": self.spent,
             "dynamics": {} if self.dynamics is None else self.dynamics.tensors(),
@@ -214,27 +219,27 @@ class Learning:
     def _restore(self, state: dict[str, Any]) -> None:
         self.stage, self.step = state["stage"], state["step"]
         self.earlier, self.spent = state["seconds"], state["spent"]
-        self.numbers.following = state["numbers"]
+        self.counter.next = state["numbers"]
         if self.dynamics is not None:
             self.dynamics.restore(state["dynamics"])
         under_way = self.plan.stages[self.stage] if self.stage < len(self.plan.stages) and self.step > 0 else ()
         for task, learner in self.learners.items():
             if task in under_way:
-                learner.enter(self.numbers)
+                learner.enter(self.counter)
             learner.restore(state["learners"][task])
-        if self.arena.exact:
-            self.numbers.following = state["numbers"]  # entering took some
+        if self.task_env.exact:
+            self.counter.next = state["numbers"]  # entering took some
         elif under_way:
             print(
-                f"cbm: {self.arena.name}: its episodes cannot be saved, new ones begin; the curve will differ a little "
-                "from that of a run that was never stopped",
+                f"cbm: {self.task_env.name}: its episodes cannot be saved, new ones begin; the curve will differ a "
+                "little from that of a run that was never stopped",
                 file=sys.stderr,
             )
 
     def _result(self) -> dict[str, Any]:
         tasks = {}
         for task, learner in self.learners.items():
-            true = oracle(self.arena, task)
+            true = oracle(self.task_env, task)
             success = learner.latest["success"]
             tasks[task] = {
                 "return": learner.latest["return"],

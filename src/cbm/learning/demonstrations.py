@@ -7,8 +7,8 @@ import numpy as np
 from cbm.envs.world import World
 from cbm.errors import DataError
 from cbm.learning.replay import Replay
-from cbm.learning.task_env import Arena
-from cbm.learning.vector_env import Numbers, WorldFleet
+from cbm.learning.task_env import TaskEnv
+from cbm.learning.vector_env import EpisodeCounter, WorldVectorEnv
 
 
 def script(world: World, task: str) -> str:
@@ -16,33 +16,33 @@ def script(world: World, task: str) -> str:
     return task if task in world.policies else "mixed"
 
 
-def scripts(arena: Arena, tasks: tuple[str, ...]) -> list[str]:
+def scripts(task_env: TaskEnv, tasks: tuple[str, ...]) -> list[str]:
     """The policies that show these tasks; tasks without one of their own share the mixed one."""
-    if arena.world is None:
-        raise DataError(f"{arena.name}: has no scripted policies to take demonstrations from")
-    return list(dict.fromkeys(script(arena.world, task) for task in tasks))
+    if task_env.world is None:
+        raise DataError(f"{task_env.name}: has no scripted policies to take demonstrations from")
+    return list(dict.fromkeys(script(task_env.world, task) for task in tasks))
 
 
 def demonstrate(
-    arena: Arena, tasks: tuple[str, ...], episodes: int, seed: int, numbers: Numbers, replay: Replay
+    task_env: TaskEnv, tasks: tuple[str, ...], episodes: int, seed: int, counter: EpisodeCounter, replay: Replay
 ) -> dict[str, float]:
     """`episodes` full episodes by each script; returns the number of rows and each task's share of successes."""
     rows, reached = 0, {task: [] for task in tasks}  # type: int, dict[str, list[np.ndarray]]
-    for k, name in enumerate(scripts(arena, tasks)):
-        assert arena.world is not None
+    for k, name in enumerate(scripts(task_env, tasks)):
+        assert task_env.world is not None
         rng = np.random.default_rng([seed, 31, k])
-        fleet = WorldFleet(arena.world, episodes, rng, numbers)
-        act = arena.world.policy(name, episodes, rng)
+        vector_env = WorldVectorEnv(task_env.world, episodes, rng, counter)
+        act = task_env.world.policy(name, episodes, rng)
         ever = {task: np.zeros(episodes, bool) for task in tasks}
-        for _ in range(arena.world.horizon):
-            moves = fleet.step(np.clip(act(fleet.state, rng), -1, 1))
+        for _ in range(task_env.world.horizon):
+            moves = vector_env.step(np.clip(act(vector_env.state, rng), -1, 1))
             replay.add(moves)
             rows += episodes
             for task, done in moves.success.items():
                 if task in ever:
                     ever[task] |= done
         for task in tasks:
-            if script(arena.world, task) == name and task in moves.success:
+            if script(task_env.world, task) == name and task in moves.success:
                 reached[task].append(ever[task])
     shares = {f"success_{task}": float(np.concatenate(parts).mean()) for task, parts in reached.items() if parts}
     return {"rows": float(rows), **shares}

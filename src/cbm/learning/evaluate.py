@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cbm.errors import DataError
-from cbm.learning.task_env import Arena
+from cbm.learning.task_env import TaskEnv
 
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Maps observations (n, d) and contexts (n, c) to actions (n, a)."""
@@ -38,29 +38,31 @@ class Evaluation:
 
 
 def evaluate(
-    act: Act, arena: Arena, task: str, episodes: int, seed: int, replaced: np.ndarray | None = None
+    act: Act, task_env: TaskEnv, task: str, episodes: int, seed: int, replaced: np.ndarray | None = None
 ) -> Evaluation:
     """One episode of each of `episodes` copies, stepped as one batch.
 
     `replaced` (d,) booleans: variables that the policy sees as N(0, 1) noise, in the units of the observation and
     drawn anew at every step. The world itself goes on as before.
     """
-    if replaced is not None and replaced.shape != (len(arena.factors),):
-        raise DataError(f"the mask of replaced variables has shape {replaced.shape}, expected ({len(arena.factors)},)")
+    if replaced is not None and replaced.shape != (len(task_env.factors),):
+        raise DataError(
+            f"the mask of replaced variables has shape {replaced.shape}, expected ({len(task_env.factors)},)"
+        )
     noise = np.random.default_rng([seed, 42])
-    fleet = arena.fleet(episodes, np.random.default_rng([seed, 41]))
+    vector_env = task_env.vector_env(episodes, np.random.default_rng([seed, 41]))
     returns, length = np.zeros(episodes), np.zeros(episodes, np.int64)
     ever: np.ndarray | None = None
     running = np.ones(episodes, bool)
     while running.any():
-        seen = fleet.obs
+        seen = vector_env.obs
         if replaced is not None:
             seen = np.where(replaced, noise.normal(size=seen.shape), seen)
-        moves = fleet.step(act(seen, fleet.context))
+        moves = vector_env.step(act(seen, vector_env.context))
         returns += running * moves.rewards[task]
         length += running
         if task in moves.success:
             ever = (np.zeros(episodes, bool) if ever is None else ever) | (running & moves.success[task])
         running &= ~moves.over
-    fleet.close()
+    vector_env.close()
     return Evaluation(returns, ever, length)

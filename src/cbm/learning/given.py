@@ -10,33 +10,33 @@ from cbm.errors import DataError, unknown_name
 from cbm.graph.checks import check_same_names
 from cbm.learning.learner import derived
 from cbm.learning.plan import Plan
-from cbm.learning.task_env import Arena
+from cbm.learning.task_env import TaskEnv
 
 READ_A_GRAPH = ("cbm", "cdl")
 """Methods that need dynamics of this kind; others have none, or their own."""
 
 
-def make_dynamics(plan: Plan, arena: Arena) -> Dynamics | None:
+def make_dynamics(plan: Plan, task_env: TaskEnv) -> Dynamics | None:
     """Those of a run as they are; else ones to learn, for methods that read a graph; None for all others."""
     if plan.dynamics is not None:
-        return FrozenDynamics.load(plan.dynamics, arena.factors, plan.settings.weakest_effect, plan.certain_only)
+        return FrozenDynamics.load(plan.dynamics, task_env.factors, plan.settings.weakest_effect, plan.certain_only)
     if plan.method not in READ_A_GRAPH:
         return None
     settings = discovery_preset("debug", plan.model) if plan.preset == "debug" else joint_settings(plan.model)
     seed = derived(plan.seed, len(plan.tasks), 5)
     steady = plan.settings
     return JointDynamics(
-        arena.factors, settings, seed, steady.on, steady.off, steady.weakest_effect, steady.last_action
+        task_env.factors, settings, seed, steady.on, steady.off, steady.weakest_effect, steady.last_action
     )
 
 
-def load_log(plan: Plan, arena: Arena) -> Transitions | None:
+def load_log(plan: Plan, task_env: TaskEnv) -> Transitions | None:
     """The log to pretrain on, if there is one; it must be of this world and have the rewards."""
     if plan.pretrain is None:
         return None
     log = Transitions.load(plan.pretrain, allow_constant=True)
     try:
-        check_same_names(log.factors.names, arena.factors.names)
+        check_same_names(log.factors.names, task_env.factors.names)
     except DataError as error:
         raise DataError(f"{plan.pretrain}: {str(error).replace('graph', 'log')}") from None
     for task in plan.tasks:

@@ -1,6 +1,6 @@
 """One task in Algorithm 1: its agent, its method, its copies of the environment, and where they stand.
 
-The loop that calls all this in turn is in `loop.py`.
+The loop that calls all this in turn is in `algorithm1.py`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from cbm.agents.sac import Agent
 from cbm.learning.evaluate import Evaluation, evaluate
 from cbm.learning.plan import Plan
 from cbm.learning.replay import Replay
-from cbm.learning.task_env import Arena
-from cbm.learning.vector_env import Fleet, Numbers
+from cbm.learning.task_env import TaskEnv
+from cbm.learning.vector_env import EpisodeCounter, VectorEnv
 
 
 class Choice(NamedTuple):
@@ -30,23 +30,23 @@ class Choice(NamedTuple):
 class Learner:
     """Everything that belongs to one task alone."""
 
-    def __init__(self, plan: Plan, arena: Arena, task: str, dynamics: Dynamics | None):
-        self.plan, self.arena, self.task = plan, arena, task
+    def __init__(self, plan: Plan, task_env: TaskEnv, task: str, dynamics: Dynamics | None):
+        self.plan, self.task_env, self.task = plan, task_env, task
         self.index = plan.tasks.index(task)
-        settings, factors = plan.settings, arena.factors
+        settings, factors = plan.settings, task_env.factors
         policy_steps = max(0, plan.steps - settings.warm_up)
         self.agent = Agent(
-            len(factors), len(arena.context_names), len(factors.action_names), settings.sac,
+            len(factors), len(task_env.context_names), len(factors.action_names), settings.sac,
             seed=derived(plan.seed, self.index, 1), total_updates=max(1, int(policy_steps * settings.updates_per_step)),
         )  # fmt: skip
         self.method = make_method(
-            plan.method, factors=factors, task=task, context_names=arena.context_names, dynamics=dynamics,
+            plan.method, factors=factors, task=task, context_names=task_env.context_names, dynamics=dynamics,
             rewards=plan.rewards, on=settings.on, off=settings.off, seed=derived(plan.seed, self.index, 2),
-            truth=arena.truth, truth_reward=arena.truth_rewards.get(task), options=plan.method_options,
+            truth=task_env.truth, truth_reward=task_env.truth_rewards.get(task), options=plan.method_options,
         )  # fmt: skip
         self.rng = np.random.default_rng([plan.seed, self.index, 3])
         """For random actions, and for the rows of each update."""
-        self.fleet: Fleet | None = None
+        self.vector_env: VectorEnv | None = None
         self.updates = 0
         """Of the policy as it is: what a reset undid, and is to be made up for, does not count."""
         self.decided = False
@@ -60,31 +60,31 @@ class Learner:
 
     @property
     def kept(self) -> list[str]:
-        return [name for name, kept in zip(self.arena.factors.names, self.agent.mask) if kept]
+        return [name for name, kept in zip(self.task_env.factors.names, self.agent.mask) if kept]
 
-    def enter(self, numbers: Numbers) -> None:
+    def enter(self, counter: EpisodeCounter) -> None:
         """Put the copies into the environment."""
         rng = np.random.default_rng([self.plan.seed, self.index, 4])
-        self.fleet = self.arena.fleet(self.plan.settings.copies, rng, numbers, staggered=True)
-        self.earned, self.reached = np.zeros(self.fleet.copies), np.zeros(self.fleet.copies, bool)
+        self.vector_env = self.task_env.vector_env(self.plan.settings.copies, rng, counter, staggered=True)
+        self.earned, self.reached = np.zeros(self.vector_env.copies), np.zeros(self.vector_env.copies, bool)
 
     def leave(self) -> None:
         """The task's turn is over; its policy stays."""
-        if self.fleet is not None:
-            self.fleet.close()
-            self.fleet = None
+        if self.vector_env is not None:
+            self.vector_env.close()
+            self.vector_env = None
 
     # The steps of the loop
 
     def collect(self, replay: Replay, at_random: bool) -> None:
         """One step of every copy, by the policy or at random, into the replay."""
-        fleet = self.fleet
-        assert fleet is not None
+        vector_env = self.vector_env
+        assert vector_env is not None
         if at_random:
-            action = self.rng.uniform(-1, 1, (fleet.copies, len(self.arena.factors.action_names)))
+            action = self.rng.uniform(-1, 1, (vector_env.copies, len(self.task_env.factors.action_names)))
         else:
-            action = self.agent.act(fleet.obs, fleet.context)
-        moves = fleet.step(action)
+            action = self.agent.act(vector_env.obs, vector_env.context)
+        moves = vector_env.step(action)
         replay.add(moves, self.index)
         self.earned += moves.rewards[self.task]
         if self.task in moves.success:
@@ -124,17 +124,17 @@ class Learner:
         due = int((step - settings.warm_up) * settings.updates_per_step)
         source = None if settings.share_data else self.index
         while self.updates < due:
-            numbers = self.agent.update(replay.sample(settings.sac.batch, self.task, self.rng, source))
+            metrics = self.agent.update(replay.sample(settings.sac.batch, self.task, self.rng, source))
             self.updates += 1
             self._sum("updates", 1.0)
-            for name, value in numbers.items():
+            for name, value in metrics.items():
                 self._sum(name, value)
 
     def evaluate(self, episodes: int, replaced: np.ndarray | None = None) -> Evaluation:
         def act(obs: np.ndarray, context: np.ndarray) -> np.ndarray:
             return self.agent.act(obs, context, deterministic=True)
 
-        return evaluate(act, self.arena, self.task, episodes, self.plan.seed, replaced)
+        return evaluate(act, self.task_env, self.task, episodes, self.plan.seed, replaced)
 
     # The log, and what a checkpoint holds
 
@@ -152,8 +152,8 @@ class Learner:
         return means
 
     def saved(self) -> dict[str, Any]:
-        running = {} if self.fleet is None else {"fleet": self.fleet.saved(), "earned": self.earned}
-        if self.fleet is not None:
+        running = {} if self.vector_env is None else {"fleet": self.vector_env.saved(), "earned": self.earned}
+        if self.vector_env is not None:
             running["reached"] = self.reached
         return {
             "agent": self.agent.tensors(),
@@ -174,10 +174,10 @@ class Learner:
         self.rng.bit_generator.state = saved["rng"]
         self.updates, self.changed_at, self.decided = saved["updates"], saved["changed_at"], saved["decided"]
         self.sums, self.latest = saved["sums"], saved["latest"]
-        if self.fleet is not None:
+        if self.vector_env is not None:
             running = saved["running"]
-            self.fleet.restore(running["fleet"])
-            if self.arena.exact:  # else these episodes are not gone on with
+            self.vector_env.restore(running["fleet"])
+            if self.task_env.exact:  # else these episodes are not gone on with
                 self.earned, self.reached = running["earned"], running["reached"]
 
 

@@ -15,7 +15,7 @@ from cbm.discovery.settings import ModelName
 from cbm.errors import DataError, unknown_name
 from cbm.learning.demonstrations import scripts
 from cbm.learning.settings import LearnSettings
-from cbm.learning.task_env import Arena, check_task, oracle
+from cbm.learning.task_env import TaskEnv, check_task, oracle
 
 Rewards = Literal["run", "learned"]
 PRETRAINED = ("tia", "denoised")
@@ -55,12 +55,12 @@ class Plan:
         """Tasks that are learned at the same time, in the order in which it is their turn."""
         return (self.tasks,) if self.together else tuple((task,) for task in self.tasks)
 
-    def check(self, arena: Arena) -> None:
+    def check(self, task_env: TaskEnv) -> None:
         """What can be refused is refused before anything is written."""
         if not self.tasks:
-            raise unknown_name(f"{self.world}: task", None, arena.tasks)
+            raise unknown_name(f"{self.world}: task", None, task_env.tasks)
         for task in self.tasks:
-            check_task(arena, task)
+            check_task(task_env, task)
         if len(set(self.tasks)) < len(self.tasks):
             raise DataError(f"a task is given twice: {', '.join(self.tasks)}")
         if self.method not in METHODS:
@@ -70,11 +70,11 @@ class Plan:
                 f"{self.steps} steps are too few: the first {self.settings.warm_up} are random (setting warm_up)"
             )
         if self.settings.demonstrations:
-            scripts(arena, self.tasks)
+            scripts(task_env, self.tasks)
         if self.pretrain is not None and self.method not in PRETRAINED:
             raise DataError(f"method {self.method!r} has nothing to pretrain; {' and '.join(PRETRAINED)} have")
 
-    def config(self, arena: Arena) -> dict[str, Any]:
+    def config(self, task_env: TaskEnv) -> dict[str, Any]:
         """config.json; the same command is recognised by it."""
         shown = self.settings.demonstrations
         return {
@@ -97,9 +97,9 @@ class Plan:
             "model": self.model,
             "settings": self.settings.to_json(),
             "demonstrations": shown,
-            "demonstration_policies": scripts(arena, self.tasks) if shown else [],
-            "factors": arena.factors.to_json(),
-            "oracle": {task: _names(arena, oracle(arena, task)) for task in self.tasks},
+            "demonstration_policies": scripts(task_env, self.tasks) if shown else [],
+            "factors": task_env.factors.to_json(),
+            "oracle": {task: _names(task_env, oracle(task_env, task)) for task in self.tasks},
         }
 
 
@@ -127,8 +127,8 @@ def plan_of(config: Mapping[str, Any]) -> Plan:
         raise DataError(f"config.json: {error} is missing or wrong") from None
 
 
-def _names(arena: Arena, mask: np.ndarray | None) -> list[str] | None:
-    return None if mask is None else [n for n, kept in zip(arena.factors.names, mask) if kept]
+def _names(task_env: TaskEnv, mask: np.ndarray | None) -> list[str] | None:
+    return None if mask is None else [n for n, kept in zip(task_env.factors.names, mask) if kept]
 
 
 def _graph_file(run: Path) -> Path:

@@ -76,11 +76,11 @@ class RunFiles:
         line = {"step": step, "task": task, "kept": kept, "changed": changed, "reset": reset}
         self._append("abstraction.jsonl", json.dumps(line))
 
-    def measured(self, phase: str, task: str | None, step: int, seconds: float, numbers: Mapping[str, float]) -> None:
+    def measured(self, phase: str, task: str | None, step: int, seconds: float, metrics: Mapping[str, float]) -> None:
         """A line of metrics.jsonl, unless there is nothing to say."""
-        if numbers:
+        if metrics:
             row = {"phase": phase, "task": task, "step": step, "seconds": round(seconds, 2)}
-            self._append("metrics.jsonl", json.dumps(row | {name: _number(value) for name, value in numbers.items()}))
+            self._append("metrics.jsonl", json.dumps(row | {name: _number(value) for name, value in metrics.items()}))
 
     def _append(self, name: str, line: str) -> None:
         self.logs[name] += line + "\n"

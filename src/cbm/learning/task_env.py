@@ -14,15 +14,15 @@ from cbm.envs.registry import WORLDS, make_world
 from cbm.envs.world import Rng, World
 from cbm.errors import DataError, unknown_name
 from cbm.graph.rules import cbm_abstraction
-from cbm.learning.vector_env import REWARD, Fleet, GymFleet, Numbers, WorldFleet, action_bounds
+from cbm.learning.vector_env import REWARD, EpisodeCounter, GymVectorEnv, VectorEnv, WorldVectorEnv, action_bounds
 
 GYMNASIUM = "gymnasium:"
 """In front of the id of an environment that is none of ours."""
 DISTRACTORS = ("controllable distractor", "uncontrollable distractor")
 
 
-class Arena(Protocol):
-    """Makes fleets, and tells what is known of the environment."""
+class TaskEnv(Protocol):
+    """Makes vector environments, and tells what is known of the environment."""
 
     name: str
     factors: Factors
@@ -30,7 +30,7 @@ class Arena(Protocol):
 
     @property
     def exact(self) -> bool:
-        """Whether a fleet's state can be saved, so that a resumed run is the same run."""
+        """Whether a vector_env's state can be saved, so that a resumed run is the same run."""
         ...
 
     @property
@@ -47,10 +47,12 @@ class Arena(Protocol):
     @property
     def truth_rewards(self) -> Mapping[str, np.ndarray]: ...
 
-    def fleet(self, copies: int, rng: Rng, numbers: Numbers | None = None, staggered: bool = False) -> Fleet: ...
+    def vector_env(
+        self, copies: int, rng: Rng, counter: EpisodeCounter | None = None, staggered: bool = False
+    ) -> VectorEnv: ...
 
 
-class WorldArena:
+class WorldTaskEnv:
     """A built-in world."""
 
     exact = True
@@ -66,11 +68,13 @@ class WorldArena:
         self.truth: np.ndarray | None = self.world.truths.get("paper", self.world.truth)
         self.truth_rewards: Mapping[str, np.ndarray] = self.world.truth_rewards
 
-    def fleet(self, copies: int, rng: Rng, numbers: Numbers | None = None, staggered: bool = False) -> Fleet:
-        return WorldFleet(self.world, copies, rng, numbers, staggered)
+    def vector_env(
+        self, copies: int, rng: Rng, counter: EpisodeCounter | None = None, staggered: bool = False
+    ) -> VectorEnv:
+        return WorldVectorEnv(self.world, copies, rng, counter, staggered)
 
 
-class GymArena:
+class GymTaskEnv:
     """Any Gymnasium environment with a Box of actions; its one task is `reward`."""
 
     exact = False
@@ -94,29 +98,31 @@ class GymArena:
         self.truth_rewards: Mapping[str, np.ndarray] = {}
         env.close()
 
-    def fleet(self, copies: int, rng: Rng, numbers: Numbers | None = None, staggered: bool = False) -> Fleet:
-        return GymFleet(self.make, copies, rng, numbers)
+    def vector_env(
+        self, copies: int, rng: Rng, counter: EpisodeCounter | None = None, staggered: bool = False
+    ) -> VectorEnv:
+        return GymVectorEnv(self.make, copies, rng, counter)
 
 
-def make_arena(name: str, options: Mapping[str, Any] | None = None) -> Arena:
+def make_task_env(name: str, options: Mapping[str, Any] | None = None) -> TaskEnv:
     """`contact`, `block`, ... or `gymnasium:ID`."""
     if name.startswith(GYMNASIUM):
-        return GymArena(name, options)
+        return GymTaskEnv(name, options)
     if name not in WORLDS and name in gymnasium.registry:
         raise DataError(f"unknown world {name!r}; for the Gymnasium environment write {GYMNASIUM}{name}")
-    return WorldArena(name, options)
+    return WorldTaskEnv(name, options)
 
 
-def check_task(arena: Arena, task: str) -> None:
-    if task not in arena.tasks:
-        raise unknown_name(f"{arena.name}: unknown task", task, arena.tasks)
+def check_task(task_env: TaskEnv, task: str) -> None:
+    if task not in task_env.tasks:
+        raise unknown_name(f"{task_env.name}: unknown task", task, task_env.tasks)
 
 
-def oracle(arena: Arena, task: str) -> np.ndarray | None:
+def oracle(task_env: TaskEnv, task: str) -> np.ndarray | None:
     """(d,) booleans: the variables that the true graph says the task needs; None where no truth is known."""
-    if arena.truth is None or task not in arena.truth_rewards:
+    if task_env.truth is None or task not in task_env.truth_rewards:
         return None
-    return cbm_abstraction(arena.truth, arena.truth_rewards[task])
+    return cbm_abstraction(task_env.truth, task_env.truth_rewards[task])
 
 
 def distractors(factors: Factors) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Many copies of one environment stepped at once: what a policy learns in and is evaluated on.
 
-`WorldFleet` steps the batched functional worlds of this package, `GymFleet` a list of Gymnasium environments. A
+`WorldVectorEnv` steps the batched functional worlds of this package, `GymVectorEnv` a list of Gymnasium environments. A
 copy whose episode is over starts a new one at once, and the row that ended it shows its last state: no row joins
 two episodes.
 """
@@ -51,18 +51,18 @@ class Moves:
         return self.terminated | self.truncated
 
 
-class Numbers:
-    """Hands out episode numbers; fleets that fill one replay share one."""
+class EpisodeCounter:
+    """Hands out episode numbers; vector environments that fill one replay share one."""
 
-    def __init__(self, following: int = 0):
-        self.following = following
+    def __init__(self, next: int = 0):
+        self.next = next
 
     def take(self, count: int) -> np.ndarray:
-        self.following += count
-        return np.arange(self.following - count, self.following)
+        self.next += count
+        return np.arange(self.next - count, self.next)
 
 
-class Fleet(Protocol):
+class VectorEnv(Protocol):
     """n copies, all within an episode."""
 
     copies: int
@@ -84,19 +84,19 @@ class Fleet(Protocol):
         ...
 
 
-class WorldFleet:
+class WorldVectorEnv:
     """Copies of a built-in world. Episodes end by the world's horizon only, so the end is a truncation.
 
     `staggered` copies begin at different times of their first episode, so that not all end at the same step.
     """
 
     def __init__(
-        self, world: World, copies: int, rng: Rng, numbers: Numbers | None = None, staggered: bool = False
+        self, world: World, copies: int, rng: Rng, counter: EpisodeCounter | None = None, staggered: bool = False
     ):  # fmt: skip
         self.world, self.copies, self.rng = world, copies, rng
-        self.numbers = numbers or Numbers()
+        self.counter = counter or EpisodeCounter()
         self.steps = np.arange(copies) * world.horizon // copies if staggered else np.zeros(copies, np.int64)
-        self.episode = self.numbers.take(copies)
+        self.episode = self.counter.take(copies)
         self._enter(world.reset(copies, rng))
 
     def _enter(self, state: np.ndarray) -> None:
@@ -124,7 +124,7 @@ class WorldFleet:
             after[over] = world.reset(int(over.sum()), self.rng)
             self.steps = np.where(over, 0, self.steps)
             self.episode = self.episode.copy()
-            self.episode[over] = self.numbers.take(int(over.sum()))
+            self.episode[over] = self.counter.take(int(over.sum()))
         self._enter(after)
         return moves
 
@@ -141,16 +141,16 @@ class WorldFleet:
         pass
 
 
-class GymFleet:
+class GymVectorEnv:
     """Gymnasium environments with a Box of actions; a policy's [-1, 1] is stretched to its bounds.
 
     What goes on inside an environment cannot be saved: after `restore`, all begin new episodes.
     """
 
     def __init__(
-        self, make: Callable[[], gymnasium.Env[Any, Any]], copies: int, rng: Rng, numbers: Numbers | None = None
+        self, make: Callable[[], gymnasium.Env[Any, Any]], copies: int, rng: Rng, counter: EpisodeCounter | None = None
     ):  # fmt: skip
-        self.copies, self.rng, self.numbers = copies, rng, numbers or Numbers()
+        self.copies, self.rng, self.counter = copies, rng, counter or EpisodeCounter()
         self.envs = [make() for _ in range(copies)]
         self.space = self.envs[0].observation_space
         self.low, self.high = action_bounds(self.envs[0].action_space)
@@ -163,7 +163,7 @@ class GymFleet:
         seeds = self.rng.integers(2**31, size=self.copies)
         self.obs = np.stack([self._flat(env.reset(seed=int(s))[0]) for env, s in zip(self.envs, seeds)])
         self.steps = np.zeros(self.copies, np.int64)
-        self.episode = self.numbers.take(self.copies)
+        self.episode = self.counter.take(self.copies)
 
     def _flat(self, observation: Any) -> np.ndarray:
         flat = np.asarray(gymnasium.spaces.utils.flatten(self.space, observation), np.float64)
@@ -206,7 +206,7 @@ class GymFleet:
             self.obs, self.episode = after.copy(), self.episode.copy()
             for k in np.flatnonzero(over):
                 self.obs[k] = self._flat(self.envs[k].reset()[0])
-            self.episode[over] = self.numbers.take(int(over.sum()))
+            self.episode[over] = self.counter.take(int(over.sum()))
             self.steps = np.where(over, 0, self.steps)
 
     def saved(self) -> dict[str, Any]:

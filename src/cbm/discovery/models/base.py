@@ -24,7 +24,7 @@ Judge = Callable[[Tensor, Tensor | None], Tensor]
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows of a problem, targets drawn inside their atoms."""
+    """Some rows of a dataset, targets drawn inside their atoms."""
 
     x: Tensor
     """(B, C) input columns."""

@@ -16,18 +16,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cbm.discovery.cmi import Evidence
+from cbm.discovery.cmi import Estimate
 from cbm.discovery.models.base import Batch, MaskedModel, Pointwise, judge, split_by_mask, taught
 from cbm.discovery.models.encoder import Encoder
 from cbm.discovery.models.explicit import explicit_cross_entropy, explicit_log_prob
 from cbm.discovery.models.implicit import critic_judge, cross_entropy, log_density, penalties
 from cbm.discovery.models.trunk import NOTHING
 from cbm.discovery.settings import CANDIDATE, LOCAL_WIDTH, MOST_PAIRS, Settings
-from cbm.discovery.tensor_dataset import Problem
+from cbm.discovery.tensor_dataset import TensorDataset
 
 
 @dataclass(frozen=True)
-class Slots:
+class CandidateSets:
     """Which inputs each target's network sees."""
 
     inputs: np.ndarray
@@ -70,31 +70,31 @@ class Slots:
             result[:, self.action] = values[:, -1]
         return result
 
-    def spread(self, again: Evidence, first: Evidence, breadth: np.ndarray) -> Evidence:
+    def spread(self, refined: Estimate, first: Estimate, breadth: np.ndarray) -> Estimate:
         """(K, inputs): the second look, relative to its shadows, where there was one, else the first."""
-        cmi = self.scatter(self.above_shadows(again.cmi, breadth), first.cmi)
-        return Evidence(cmi, self.scatter(again.stderr, first.stderr))
+        cmi = self.scatter(self.above_shadows(refined.cmi, breadth), first.cmi)
+        return Estimate(cmi, self.scatter(refined.stderr, first.stderr))
 
 
-class Local(MaskedModel):
+class CandidateNetworks(MaskedModel):
     """K small networks, run as one batched product; arrays are (K, features, B), so that a gather moves whole rows.
 
-    Slots hold state variables (and shadows); the action, a wider input, has a path of its own. Its index as a
+    CandidateSets hold state variables (and shadows); the action, a wider input, has a path of its own. Its index as a
     dropped slot is m.
     """
 
-    def __init__(self, problem: Problem, slots: Slots, settings: Settings):
+    def __init__(self, dataset: TensorDataset, slots: CandidateSets, settings: Settings):
         super().__init__()
         self.settings = settings
         self.explicit = settings.model == "explicit"
-        self.levels = torch.tensor(problem.levels)
+        self.levels = torch.tensor(dataset.levels)
         self.slots = torch.from_numpy(slots.inputs)
-        self.action_input = problem.action_input
-        self.block, self.action = feature_blocks(problem.encoder, problem.action_input)
+        self.action_input = dataset.action_input
+        self.block, self.action = feature_blocks(dataset.encoder, dataset.action_input)
         targets, m = slots.inputs.shape
-        outputs = max(2, *problem.levels, 2) if self.explicit else settings.code
-        self.pairs, self.ends, self.pair_block = pair_slots(problem, slots)
-        self.encoder = self._narrow(problem.encoder)
+        outputs = max(2, *dataset.levels, 2) if self.explicit else settings.code
+        self.pairs, self.ends, self.pair_block = pair_slots(dataset, slots)
+        self.encoder = self._narrow(dataset.encoder)
         size = m * self.block.shape[1] + self.pairs.shape[1] * self.pair_block.shape[1]
         self.enter = _weight(targets, LOCAL_WIDTH, size)
         self.enter_action = nn.Parameter(
@@ -261,13 +261,13 @@ def feature_blocks(encoder: Encoder, action_input: int | None) -> tuple[Tensor, 
     return block, action
 
 
-def pair_slots(problem: Problem, slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
+def pair_slots(dataset: TensorDataset, slots: CandidateSets) -> tuple[Tensor, Tensor, Tensor]:
     """The differences that each target's network sees: those of two inputs that it sees.
 
     (K, p) which difference, (K, p, 2) the slots of its two ends (the action's slot is the last), and the feature
     indices of every difference, padded with the index of an always-zero column; the last one is the empty one.
     """
-    encoder = problem.encoder
+    encoder = dataset.encoder
     count, m = len(encoder.pairs), slots.inputs.shape[1]
     owned = [(encoder.source == encoder.columns + p).nonzero()[:, 0] for p in range(count)]
     block = torch.full((count + 1, max((len(own) for own in owned), default=0)), encoder.features)
@@ -286,14 +286,14 @@ def pair_slots(problem: Problem, slots: Slots) -> tuple[Tensor, Tensor, Tensor]:
     return table[..., 0], table[..., 1:], block
 
 
-def choose_slots(
+def choose_candidates(
     cmi: np.ndarray,
     stderr: np.ndarray,
     real_inputs: int,
     action_input: int | None,
     most: int,
     rng: np.random.Generator,
-) -> Slots:
+) -> CandidateSets:
     """Per target its possible causes, strongest first, and a few shadows to calibrate against."""
     targets = len(cmi)
     shadows = np.arange(real_inputs, cmi.shape[1])
@@ -307,7 +307,7 @@ def choose_slots(
         chosen = [j for j in order if possible[k, j]][: most - calibrating]
         rows.append([*chosen, *rng.choice(shadows, calibrating, replace=False)])
     m = max(len(row) for row in rows)
-    return Slots(np.array([row + [-1] * (m - len(row)) for row in rows], dtype=np.int64), action_input)
+    return CandidateSets(np.array([row + [-1] * (m - len(row)) for row in rows], dtype=np.int64), action_input)
 
 
 def _weight(n: int, outputs: int, inputs: int) -> nn.Parameter:

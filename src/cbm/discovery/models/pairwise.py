@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from cbm.discovery.models.base import Batch, MaskedModel, Pointwise, split_by_mask
 from cbm.discovery.models.encoder import Encoder
 from cbm.discovery.settings import EVALUATION_CANDIDATES, Settings
-from cbm.discovery.tensor_dataset import Problem
+from cbm.discovery.tensor_dataset import TensorDataset
 
 EVALUATION_ROWS = 32  # rows scored at once when measuring CMI
 
@@ -26,11 +26,11 @@ EVALUATION_ROWS = 32  # rows scored at once when measuring CMI
 class Pairwise(MaskedModel):
     """Scores of candidates for every target's standardised next value or change."""
 
-    def __init__(self, problem: Problem, settings: Settings):
+    def __init__(self, dataset: TensorDataset, settings: Settings):
         super().__init__()
-        encoder, targets, h = problem.encoder, len(problem.targets), settings.width
+        encoder, targets, h = dataset.encoder, len(dataset.targets), settings.width
         self.settings = settings
-        low, high = problem.train.y.amin(0), problem.train.y.amax(0)
+        low, high = dataset.train.y.amin(0), dataset.train.y.amax(0)
         self.low, self.high = low - 0.05 * (high - low), high + 0.05 * (high - low)
         self.columns = input_columns(encoder)
         self.widest = max(len(columns) for columns in self.columns)

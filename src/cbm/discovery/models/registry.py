@@ -10,7 +10,7 @@ from cbm.discovery.models.explicit import Explicit
 from cbm.discovery.models.implicit import Implicit
 from cbm.discovery.models.pairwise import Pairwise
 from cbm.discovery.settings import Settings
-from cbm.discovery.tensor_dataset import Problem
+from cbm.discovery.tensor_dataset import TensorDataset
 from cbm.errors import DataError
 
 
@@ -20,23 +20,23 @@ def check_settings(settings: Settings) -> None:
         raise DataError(f"preset paper exists for model implicit only, not for {settings.model}")
 
 
-def build_model(problem: Problem, settings: Settings, seed: int) -> MaskedModel:
+def build_model(dataset: TensorDataset, settings: Settings, seed: int) -> MaskedModel:
     """A freshly initialised model; the same seed gives the same weights."""
     check_settings(settings)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if settings.architecture == "pairwise":
-            return Pairwise(problem, settings)
+            return Pairwise(dataset, settings)
         if settings.model == "explicit":
-            return Explicit(problem.encoder, problem.levels, settings)
+            return Explicit(dataset.encoder, dataset.levels, settings)
         if settings.model == "demi":
-            return Demi(problem.encoder, len(problem.targets), settings)
-        return Implicit(problem.encoder, len(problem.targets), settings)
+            return Demi(dataset.encoder, len(dataset.targets), settings)
+        return Implicit(dataset.encoder, len(dataset.targets), settings)
 
 
-def numbers_per_row(problem: Problem, settings: Settings) -> int:
+def numbers_per_row(dataset: TensorDataset, settings: Settings) -> int:
     """Size of a model's largest intermediate array for one row, so that evaluation fits in memory."""
-    targets = len(problem.targets)
+    targets = len(dataset.targets)
     if settings.architecture == "pairwise":
-        return 4 * targets * problem.inputs * settings.width
+        return 4 * targets * dataset.inputs * settings.width
     return 2 * targets * max(settings.knots, settings.code) + 4 * settings.width

@@ -8,11 +8,11 @@ from torch import Tensor
 from cbm.discovery.models.base import MaskedModel, TrunkModel
 from cbm.discovery.models.encoder import Encoder
 from cbm.discovery.models.implicit import Implicit
-from cbm.discovery.tensor_dataset import Problem
+from cbm.discovery.tensor_dataset import TensorDataset
 
 
 @torch.no_grad()
-def carry_over(old: MaskedModel, old_problem: Problem, new: MaskedModel, problem: Problem) -> None:
+def warm_start(old: MaskedModel, old_dataset: TensorDataset, new: MaskedModel, dataset: TensorDataset) -> None:
     """Copy what means the same in both; the rest of `new` stays as it was initialised.
 
     Features of a column, or of a difference, with as many knots as before are the same quantiles of it, and targets
@@ -20,14 +20,14 @@ def carry_over(old: MaskedModel, old_problem: Problem, new: MaskedModel, problem
     """
     if not (isinstance(old, TrunkModel) and isinstance(new, TrunkModel)):
         return
-    if old.trunk.per_target != new.trunk.per_target or old_problem.inputs != problem.inputs:
+    if old.trunk.per_target != new.trunk.per_target or old_dataset.inputs != dataset.inputs:
         return
-    here, there = _same_features(old_problem.encoder, problem.encoder)
+    here, there = _same_features(old_dataset.encoder, dataset.encoder)
     new.trunk.by_feature.weight[:, there] = old.trunk.by_feature.weight[:, here]
     new.trunk.by_feature.bias.copy_(old.trunk.by_feature.bias)
     new.trunk.by_absence.copy_(old.trunk.by_absence)
     new.trunk.hidden.load_state_dict(old.trunk.hidden.state_dict())
-    before, after = _same_targets(old_problem, problem)
+    before, after = _same_targets(old_dataset, dataset)
     for name in ("weight", "bias"):
         sides = [getattr(m.trunk.last, name).view(m.trunk.targets, m.trunk.per_target, -1) for m in (new, old)]
         sides[0][after] = sides[1][before]
@@ -52,7 +52,7 @@ def _by_what_they_read(encoder: Encoder) -> dict[tuple[int, ...], list[int]]:
     return found
 
 
-def _same_targets(old: Problem, new: Problem) -> tuple[Tensor, Tensor]:
+def _same_targets(old: TensorDataset, new: TensorDataset) -> tuple[Tensor, Tensor]:
     place = {(t.index, t.kind, t.changes): k for k, t in enumerate(old.targets)}
     shared = [(t.index, t.kind, t.changes) for t in new.targets]
     after = [k for k, key in enumerate(shared) if key in place]

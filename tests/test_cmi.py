@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cbm.discovery import cmi as evidence
-from cbm.discovery.cmi import measure, pick_rows
+from cbm.discovery import cmi
+from cbm.discovery.cmi import measure_cmi, pick_rows
 from cbm.discovery.models.base import Batch, MaskedModel, Pointwise
 from cbm.discovery.settings import LONGEST_CLUSTER
 from cbm.discovery.tensor_dataset import Rows
@@ -71,7 +71,7 @@ def test_short_episodes_are_the_units(lengths: list[int]) -> None:
     rng = np.random.default_rng(0)
     cluster = np.repeat(np.arange(len(lengths)), lengths)
     values = _values(rng, cluster)
-    found = measure(Known(values), _rows(cluster), INPUTS, REAL, 10_000, row_size=1)
+    found = measure_cmi(Known(values), _rows(cluster), INPUTS, REAL, 10_000, row_size=1)
     mean, stderr = _clustered(values, _pieces(cluster))
     assert found.cmi.shape == found.stderr.shape == (TARGETS, INPUTS)
     assert np.allclose(found.cmi, mean, rtol=1e-10) and np.allclose(found.stderr, stderr, rtol=1e-8)
@@ -83,9 +83,9 @@ def test_long_episodes_are_cut_into_clusters() -> None:
     cluster = np.repeat(np.arange(len(lengths)), lengths)
     values = _values(rng, cluster)
     mean, stderr = _clustered(values, _pieces(cluster))
-    found = measure(Known(values), _rows(cluster), INPUTS, REAL, 2000, row_size=1)
+    found = measure_cmi(Known(values), _rows(cluster), INPUTS, REAL, 2000, row_size=1)
     assert np.allclose(found.cmi, mean, rtol=1e-10) and np.allclose(found.stderr, stderr, rtol=1e-8)
-    chopped = measure(Known(values), _rows(cluster), INPUTS, REAL, 2000, evidence.CHUNK_NUMBERS // 430)
+    chopped = measure_cmi(Known(values), _rows(cluster), INPUTS, REAL, 2000, cmi.CHUNK_NUMBERS // 430)
     assert np.allclose(chopped.cmi, mean, rtol=1e-10)
     assert np.allclose(chopped.stderr, stderr, rtol=0.3)  # a chunk's end cuts a cluster in two
 
@@ -97,7 +97,7 @@ def test_standard_error_sees_what_rows_of_an_episode_share() -> None:
     means, errors = [], []
     for _ in range(60):
         values = _values(rng, cluster, level=0.0)
-        found = measure(Known(values), _rows(cluster), INPUTS, REAL, 10_000, row_size=1)
+        found = measure_cmi(Known(values), _rows(cluster), INPUTS, REAL, 10_000, row_size=1)
         means.append(found.cmi)
         errors.append(found.stderr)
     assert np.mean(errors) == pytest.approx(np.std(means), rel=0.1)
@@ -114,7 +114,7 @@ def test_second_stage_looks_only_at_unsettled_cells() -> None:
     values += np.where(alive, 0.1, -0.01)
     values[..., REAL:] = 0.0  # shadows: exactly nothing
     model = Known(values)
-    found = measure(model, _rows(cluster), INPUTS, REAL, 10_000, row_size=1)
+    found = measure_cmi(model, _rows(cluster), INPUTS, REAL, 10_000, row_size=1)
     assert np.allclose(found.cmi[alive], values.mean(0)[alive], atol=1e-12)
     _, stderr = _clustered(values, _pieces(cluster))
     assert np.allclose(found.stderr[alive], stderr[alive], rtol=1e-6)
@@ -131,7 +131,7 @@ def test_an_effect_counts_beyond_that_of_a_typical_shadow() -> None:
     values = 0.05 + 1e-4 * rng.normal(size=(5000, TARGETS, INPUTS))
     values[:, :, 0] += 0.01
     model = Known(values)
-    measure(model, _rows(cluster), INPUTS, REAL, 10_000, row_size=1)
+    measure_cmi(model, _rows(cluster), INPUTS, REAL, 10_000, row_size=1)
     rows_of = {j: sum(n for i, n, _ in model.asked if i == j) for j in range(INPUTS)}
     assert rows_of[0] == 5000 and all(rows_of[j] == 2000 for j in range(1, INPUTS))
 
@@ -163,7 +163,7 @@ def test_at_most_the_rows_asked_for() -> None:
     cluster = np.repeat(np.arange(100), 10)
     model = Known(_values(np.random.default_rng(6), cluster))
     heard: list[float] = []
-    measure(model, _rows(cluster), INPUTS, REAL, 300, row_size=1, progress=heard.append)
+    measure_cmi(model, _rows(cluster), INPUTS, REAL, 300, row_size=1, progress=heard.append)
     assert sum(n for j, n, _ in model.asked if j == 0) == 300
     assert heard == sorted(heard) and heard[-1] == pytest.approx(1)
 
@@ -195,7 +195,7 @@ def test_expectations_decide_and_sharp_outcomes_are_reported() -> None:
     values[:, 1, 1] -= 0.5  # believed to matter, and better left out
     values[:, 2, 2] -= 0.1  # within the noise
     expected = np.full((TARGETS, INPUTS), 0.02)
-    found = measure(Expecting(values, expected), _rows(np.arange(400)), INPUTS, REAL, 400, 1)
+    found = measure_cmi(Expecting(values, expected), _rows(np.arange(400)), INPUTS, REAL, 400, 1)
     refuted, sharp = np.zeros((2, TARGETS, INPUTS), bool)
     refuted[1, 1], sharp[:2, 0] = True, True
     assert found.cmi[refuted] == pytest.approx(-0.5) and found.stderr[refuted] == pytest.approx(0.05, rel=0.1)
@@ -208,5 +208,5 @@ def test_expectations_decide_and_sharp_outcomes_are_reported() -> None:
 
 
 def test_what_is_decided_on_is_reported_where_nothing_is_expected() -> None:
-    found = measure(Known(np.ones((50, TARGETS, INPUTS))), _rows(np.arange(50)), INPUTS, REAL, 50, 1)
+    found = measure_cmi(Known(np.ones((50, TARGETS, INPUTS))), _rows(np.arange(50)), INPUTS, REAL, 50, 1)
     assert found.reported is found

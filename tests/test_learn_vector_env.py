@@ -13,27 +13,27 @@ import pytest
 
 from cbm.envs.registry import make_world
 from cbm.errors import DataError
-from cbm.learning.task_env import GymArena, WorldArena, distractors, make_arena, oracle
-from cbm.learning.vector_env import Fleet, GymFleet, Moves, Numbers, WorldFleet
+from cbm.learning.task_env import GymTaskEnv, WorldTaskEnv, distractors, make_task_env, oracle
+from cbm.learning.vector_env import EpisodeCounter, GymVectorEnv, Moves, VectorEnv, WorldVectorEnv
 
 HORIZON = 50  # of the contact world
 
 
-def _random(fleet: Fleet, rng: np.random.Generator, actions: int) -> np.ndarray:
-    return rng.uniform(-1, 1, (fleet.copies, actions))
+def _random(vector_env: VectorEnv, rng: np.random.Generator, actions: int) -> np.ndarray:
+    return rng.uniform(-1, 1, (vector_env.copies, actions))
 
 
-def _steps(fleet: Fleet, count: int, actions: int = 4, seed: int = 1) -> list[Moves]:
+def _steps(vector_env: VectorEnv, count: int, actions: int = 4, seed: int = 1) -> list[Moves]:
     rng = np.random.default_rng(seed)
-    return [fleet.step(_random(fleet, rng, actions)) for _ in range(count)]
+    return [vector_env.step(_random(vector_env, rng, actions)) for _ in range(count)]
 
 
 def test_same_numbers_as_the_world_stepped_by_hand() -> None:
     world, copies = make_world("contact"), 3
-    fleet = WorldFleet(world, copies, np.random.default_rng(5))
+    vector_env = WorldVectorEnv(world, copies, np.random.default_rng(5))
     rng, actions = np.random.default_rng(5), np.random.default_rng(1)
     state = world.reset(copies, rng)
-    for moves in _steps(fleet, 120):
+    for moves in _steps(vector_env, 120):
         before = world.observe(state)
         action = actions.uniform(-1, 1, (copies, 4))
         state = world.step(state, action, rng)
@@ -49,8 +49,8 @@ def test_same_numbers_as_the_world_stepped_by_hand() -> None:
 
 @pytest.mark.parametrize("staggered", [False, True])
 def test_no_row_joins_two_episodes(staggered: bool) -> None:
-    fleet = WorldFleet(make_world("contact"), 4, np.random.default_rng(0), staggered=staggered)
-    seen = _steps(fleet, 130)
+    vector_env = WorldVectorEnv(make_world("contact"), 4, np.random.default_rng(0), staggered=staggered)
+    seen = _steps(vector_env, 130)
     for k in range(4):
         for before, after in itertools.pairwise(seen):
             same = before.episode[k] == after.episode[k]
@@ -70,15 +70,15 @@ def test_no_row_joins_two_episodes(staggered: bool) -> None:
 
 
 def test_episode_numbers_are_never_used_twice() -> None:
-    numbers = Numbers()
+    numbers = EpisodeCounter()
     world = make_world("contact")
-    fleets = [WorldFleet(world, 2, np.random.default_rng(k), numbers, staggered=True) for k in range(2)]
+    vector_envs = [WorldVectorEnv(world, 2, np.random.default_rng(k), numbers, staggered=True) for k in range(2)]
     owner: dict[int, tuple[int, int]] = {}
-    for k, fleet in enumerate(fleets):
-        for moves in _steps(fleet, 110):
+    for k, vector_env in enumerate(vector_envs):
+        for moves in _steps(vector_env, 110):
             for copy, episode in enumerate(moves.episode):
                 assert owner.setdefault(int(episode), (k, copy)) == (k, copy)
-    assert numbers.following == max(owner) + 1
+    assert numbers.next == max(owner) + 1
 
 
 @pytest.mark.parametrize("name", ["contact", "light", "block", "cheetah"])
@@ -89,11 +89,11 @@ def test_goes_on_exactly_after_restoring(name: str) -> None:
     options = {"distractors": 2} if name == "cheetah" else {}
     world = make_world(name, **options)
     actions = len(world.factors.action_names)
-    fleet = WorldFleet(world, 2, np.random.default_rng(0), staggered=True)
-    _steps(fleet, 7, actions)
-    saved = {key: value.copy() if hasattr(value, "copy") else value for key, value in fleet.saved().items()}
-    after = _steps(fleet, 20, actions, seed=2)
-    other = WorldFleet(
+    vector_env = WorldVectorEnv(world, 2, np.random.default_rng(0), staggered=True)
+    _steps(vector_env, 7, actions)
+    saved = {key: value.copy() if hasattr(value, "copy") else value for key, value in vector_env.saved().items()}
+    after = _steps(vector_env, 20, actions, seed=2)
+    other = WorldVectorEnv(
         make_world(name, **({"distractors": 2} if name == "cheetah" else {})), 2, np.random.default_rng(9)
     )
     other.restore(saved)
@@ -105,10 +105,10 @@ def test_goes_on_exactly_after_restoring(name: str) -> None:
 def test_context_before_and_after_the_step() -> None:
     pytest.importorskip("mujoco")
     world = make_world("block")
-    fleet = WorldFleet(world, 2, np.random.default_rng(0))
-    moves = fleet.step(np.zeros((2, 4)))
+    vector_env = WorldVectorEnv(world, 2, np.random.default_rng(0))
+    moves = vector_env.step(np.zeros((2, 4)))
     assert moves.context.shape == (2, 3) and (moves.context == moves.next_context).all()  # the goal of the episode
-    assert (moves.next_context == fleet.context).all()
+    assert (moves.next_context == vector_env.context).all()
 
 
 # Any Gymnasium environment
@@ -132,8 +132,8 @@ class Corridor(gymnasium.Env[np.ndarray, np.ndarray]):
 
 
 def test_actions_are_stretched_and_ends_kept_apart() -> None:
-    fleet = GymFleet(Corridor, 2, np.random.default_rng(0))
-    moves = [fleet.step(np.array([[-1.0, -1.0], [1.0, 0.0]])) for _ in range(4)]
+    vector_env = GymVectorEnv(Corridor, 2, np.random.default_rng(0))
+    moves = [vector_env.step(np.array([[-1.0, -1.0], [1.0, 0.0]])) for _ in range(4)]
     assert moves[0].rewards["reward"].tolist() == [2.0 - 1.0, 6.0 - 0.5]
     assert [m.terminated.tolist() for m in moves] == [[False] * 2, [False] * 2, [True] * 2, [False] * 2]
     assert [m.obs[0, 0] for m in moves] == [0, 1, 2, 0] and [m.next_obs[0, 0] for m in moves] == [1, 2, 3, 1]
@@ -155,34 +155,34 @@ class TellsAtTheEnd(Corridor):
 
 def test_success_may_be_told_at_the_end_of_an_episode_only() -> None:
     lengths = iter([2, 3])
-    fleet = GymFleet(lambda: TellsAtTheEnd(next(lengths)), 2, np.random.default_rng(0))
-    told = [fleet.step(np.zeros((2, 2))).success for _ in range(3)]
+    vector_env = GymVectorEnv(lambda: TellsAtTheEnd(next(lengths)), 2, np.random.default_rng(0))
+    told = [vector_env.step(np.zeros((2, 2))).success for _ in range(3)]
     assert told[0] == {}  # nobody has said anything
     assert told[1]["reward"].tolist() == [True, False] and told[2]["reward"].tolist() == [False, False]
 
 
 def test_a_reward_that_is_no_number_is_refused() -> None:
-    fleet = GymFleet(lambda: TellsAtTheEnd(3, math.nan), 2, np.random.default_rng(0))
+    vector_env = GymVectorEnv(lambda: TellsAtTheEnd(3, math.nan), 2, np.random.default_rng(0))
     with pytest.raises(DataError, match="the environment's reward is not finite: nan"):
-        fleet.step(np.zeros((2, 2)))
+        vector_env.step(np.zeros((2, 2)))
 
 
 def test_time_limits_truncate() -> None:
-    fleet = GymArena("gymnasium:Pendulum-v1").fleet(2, np.random.default_rng(0))
-    ends = [fleet.step(np.zeros((2, 1))) for _ in range(201)]
+    vector_env = GymTaskEnv("gymnasium:Pendulum-v1").vector_env(2, np.random.default_rng(0))
+    ends = [vector_env.step(np.zeros((2, 1))) for _ in range(201)]
     assert ends[199].truncated.all() and not any(moves.terminated.any() for moves in ends)
     assert (ends[199].next_obs != ends[200].obs).any()
-    fleet.close()
+    vector_env.close()
 
 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: make_arena("gymnasium:CartPole-v1"), "Box"),
-        (lambda: make_arena("gymnasium:Pendulm-v1"), "Pendulum"),
-        (lambda: make_arena("gymnasium:Pendulum-v1", {"gravity": 1}), "gravity"),
-        (lambda: make_arena("chemical"), "discrete"),
-        (lambda: make_arena("contac"), "contact"),
+        (lambda: make_task_env("gymnasium:CartPole-v1"), "Box"),
+        (lambda: make_task_env("gymnasium:Pendulm-v1"), "Pendulum"),
+        (lambda: make_task_env("gymnasium:Pendulum-v1", {"gravity": 1}), "gravity"),
+        (lambda: make_task_env("chemical"), "discrete"),
+        (lambda: make_task_env("contac"), "contact"),
     ],
 )
 def test_what_cannot_be_learned_in(make: Callable[[], object], said: str) -> None:
@@ -191,18 +191,18 @@ def test_what_cannot_be_learned_in(make: Callable[[], object], said: str) -> Non
 
 
 def test_oracle_and_distractors() -> None:
-    arena = WorldArena("contact")
-    names = np.array(arena.factors.names)
-    needed = oracle(arena, "pick")
+    task_env = WorldTaskEnv("contact")
+    names = np.array(task_env.factors.names)
+    needed = oracle(task_env, "pick")
     assert needed is not None
     assert list(names[needed]) == ["hand_x", "hand_y", "hand_z", "gripper", "block0_x", "block0_y", "block0_z"]
-    assert all(name[:2] in ("cd", "ud") for name in names[distractors(arena.factors)])
-    assert distractors(arena.factors).sum() == 20
+    assert all(name[:2] in ("cd", "ud") for name in names[distractors(task_env.factors)])
+    assert distractors(task_env.factors).sum() == 20
 
 
 def test_oracle_reads_the_papers_graph_and_markers_distract() -> None:
     pytest.importorskip("mujoco")
-    arena = WorldArena("block", {"distractors": 2})
-    needed = oracle(arena, "pick")
+    task_env = WorldTaskEnv("block", {"distractors": 2})
+    needed = oracle(task_env, "pick")
     assert needed is not None and np.flatnonzero(needed).tolist() == list(range(17))
-    assert distractors(arena.factors).sum() == 9 + 4
+    assert distractors(task_env.factors).sum() == 9 + 4
