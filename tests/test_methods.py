@@ -149,7 +149,7 @@ def test_undecided_links_of_a_run_count_unless_only_the_certain_is_wanted(tmp_pa
         assert _kept(_method("cbm", dynamics=dynamics)) == {"speed", "light", "countdown"} | more
         assert _kept(_method("cdl", dynamics=dynamics)) == {"position", "speed", "radio"}
         learned = _method("cbm", dynamics=dynamics, rewards="learned")
-        learned.settled.chosen = np.isin(LIGHT.factors.names, ["light"])  # type: ignore[attr-defined]
+        learned.hysteresis.chosen = np.isin(LIGHT.factors.names, ["light"])  # type: ignore[attr-defined]
         assert _kept(learned) == {"light", "countdown"} | more
         assert dynamics.graph().verdict[cell] == "undecided"
 

@@ -97,9 +97,9 @@ def _task(spec: SceneSpec) -> Any:
     robot.add_gripper(grippers.RethinkGripper(idn="0_right"), robot.eef_name["right"])
     size = tuple(2 * half for half in spec.table)
     robot.set_base_xpos(robot.base_xpos_offset["table"](size[0]))
-    task_env = arenas.TableArena(table_full_size=size, table_friction=FRICTION, table_offset=(0, 0, TABLE))
-    task_env.set_origin([0, 0, 0])
-    return tasks.ManipulationTask(task_env, [robot], [_object(thing) for thing in spec.things])
+    arena = arenas.TableArena(table_full_size=size, table_friction=FRICTION, table_offset=(0, 0, TABLE))
+    arena.set_origin([0, 0, 0])
+    return tasks.ManipulationTask(arena, [robot], [_object(thing) for thing in spec.things])
 
 
 def _object(thing: Thing) -> Any:
