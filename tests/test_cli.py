@@ -289,6 +289,11 @@ def test_bench_dispatches(run: Run, monkeypatch: pytest.MonkeyPatch, refused: Re
     refused(run("bench", "engine", "--sizs", 3), "--sizs", "cbm bench engine --help")
 
 
+def test_bench_without_a_checkout(run: Run, monkeypatch: pytest.MonkeyPatch, refused: Refused, tmp_path: Path) -> None:
+    monkeypatch.setattr("cbm.cli.bench.CHECKOUT", tmp_path)
+    refused(run("bench", "engine"), "benchmarks are in the repository")
+
+
 # as a process -----------------------------------------------------------------------------------------
 
 

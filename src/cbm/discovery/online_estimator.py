@@ -1,4 +1,4 @@
-"""A masked model that follows growing data, and the running CMI of its inputs.
+"""The online estimator: a masked model on growing data, and the running CMI of its inputs.
 
 Behaviour improves while it is watched, and with it the range and the shape of the data. So scales, knots and targets
 are fitted to the data at hand, and again whenever there is twice as much; the weights are carried over, since knots
@@ -97,7 +97,7 @@ class OnlineEstimator:
         self.running: np.ndarray | None = None
         """(2, d, inputs) running CMI and its standard error, by the target's index; infinite where there is none."""
         self.again: np.ndarray | None = None
-        """The same of the second look, relative to shadows."""
+        """The same of the refined estimates, relative to shadows."""
 
     # Learning
 
@@ -186,7 +186,7 @@ class OnlineEstimator:
         return result
 
     def _first(self) -> Estimate:
-        """(K, inputs) of the model that follows, relative to its shadows."""
+        """(K, inputs) of the running model, relative to its shadows."""
         assert self.fitted is not None and self.running is not None
         dataset = self.fitted.dataset
         cmi, stderr = self.running[:, [target.index for target in dataset.targets]]

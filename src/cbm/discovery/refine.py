@@ -1,4 +1,4 @@
-"""A second look while data come in: fresh local networks on what the model that follows could not rule out.
+"""Sharper estimates while data come in: fresh networks on the candidates that the online estimator could not rule out.
 
 They know nothing of earlier data, so they are trained from the start at every call; each is small, and sees a handful
 of inputs. A model that has seen few rows uses everything that goes with a cause; a network of its own, without all that
@@ -67,18 +67,18 @@ def _look(
 
 
 def refines(settings: Settings) -> bool:
-    """Whether candidates are looked at again; the paper's network and DEMI are judged as they are."""
+    """Whether candidates are refined; the paper's network and DEMI are judged as they are."""
     return settings.architecture == "trunk" and settings.model != "demi" and settings.shadows > 0
 
 
 def confirmed(first: np.ndarray, second: np.ndarray, looked_at: np.ndarray) -> np.ndarray:
-    """(K, 1): whether the second look found a good part of those edges of the first that it looked at."""
+    """(K, 1): whether refinement found a good part of those edges of the first estimate that it looked at."""
     claimed, found = ((edge & looked_at).sum(1, keepdims=True) for edge in (first, second))
     return np.asarray(found >= CONFIRMED * claimed)
 
 
 def most_candidates(dataset: TensorDataset) -> int:
-    """How many candidates of each target are looked at again."""
+    """How many candidates of each target are refined."""
     return int(np.clip(MOST_SLOTS // len(dataset.targets), 10, 48))
 
 
@@ -97,7 +97,7 @@ def candidate_trainer(local: CandidateNetworks, dataset: TensorDataset, settings
 def measure_candidates(
     local: CandidateNetworks, slots: CandidateSets, dataset: TensorDataset, settings: Settings, seed: int = 0
 ) -> Estimate:
-    """(K, slots and the action last) on the held-out rows."""
+    """(K, candidates and the action last) on the held-out rows."""
     seen = slots.inputs.shape[1] + 1
     row_size = len(dataset.targets) * (settings.knots + 8 * seen)
     return measure_cmi(local, dataset.held, seen, seen, settings.evaluation_rows, row_size, seed=seed)

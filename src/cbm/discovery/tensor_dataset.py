@@ -1,6 +1,6 @@
-"""A prediction dataset in tensors: inputs that can be dropped one at a time, and targets.
+"""What a network predicts from what, in tensors: inputs that can be dropped one at a time, and targets.
 
-Dynamics and rewards are the same dataset with other columns: (s_t, a_t) -> s_{t+1}, and
+Dynamics and rewards differ only in their columns: (s_t, a_t) -> s_{t+1}, and
 s_{t+1} -> rewards. Shadows are extra inputs that cannot matter: real variables shifted in time by
 far more than an episode. They show what "no effect" looks like for this model on this data.
 """
@@ -110,7 +110,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Dynamics:
-    """The dynamics dataset, and what is known of each variable before any model is trained."""
+    """The dataset of the dynamics, and what is known of each variable before any model is trained."""
 
     dataset: TensorDataset
     moving: np.ndarray

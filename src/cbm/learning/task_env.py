@@ -22,7 +22,7 @@ DISTRACTORS = ("controllable distractor", "uncontrollable distractor")
 
 
 class TaskEnv(Protocol):
-    """Makes vector environments, and tells what is known of the environment."""
+    """An environment with its tasks: makes vector environments, and says what is known of the truth."""
 
     name: str
     factors: Factors
@@ -30,7 +30,7 @@ class TaskEnv(Protocol):
 
     @property
     def exact(self) -> bool:
-        """Whether a vector_env's state can be saved, so that a resumed run is the same run."""
+        """Whether the state of a vector environment can be saved, so that a resumed run is the same run."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""A second look: each target gets a small network of its own that sees only its candidate causes.
+"""Refinement: each target gets a small network of its own that sees only its candidate causes.
 
 The trunk rules out most inputs of most targets. What is left is a handful per target, so a leave-one-out
 model is trained on one row in ten instead of one in a hundred, nothing irrelevant has to be ignored, and
@@ -71,7 +71,7 @@ class CandidateSets:
         return result
 
     def spread(self, refined: Estimate, first: Estimate, breadth: np.ndarray) -> Estimate:
-        """(K, inputs): the second look, relative to its shadows, where there was one, else the first."""
+        """(K, inputs): the refined estimate, relative to its shadows, where there is one, else the first."""
         cmi = self.scatter(self.above_shadows(refined.cmi, breadth), first.cmi)
         return Estimate(cmi, self.scatter(refined.stderr, first.stderr))
 
