@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from cbm import cli
+from cbm.cli import main as cli
+from cbm.data.transitions import Transitions
 from cbm.envs.screen import draw_without_display
 from cbm.graph import CausalGraph, RewardGraph
-from cbm.transitions import Transitions
 
 draw_without_display()  # before any test imports MuJoCo
 Result = tuple[int, str, str]

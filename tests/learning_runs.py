@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from cbm.learning.settings import preset
 from cbm.report.comparison import compare
 from cbm.report.learning import read_learning_run
-from cbm.tasks.settings import preset
 
 METHODS = ("oracle", "cbm", "cdl", "tia", "denoised", "icp", "full")
 TASKS = ("pick", "stack")

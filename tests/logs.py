@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from cbm.factors import Factors, Variable
-from cbm.transitions import Transitions
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
 
 ROWS = 30
 

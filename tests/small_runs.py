@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cbm.tasks.plan import Plan
-from cbm.tasks.settings import LearnSettings, SacSettings, preset
+from cbm.agents.settings import SacSettings
+from cbm.learning.plan import Plan
+from cbm.learning.settings import LearnSettings, preset
 
 
 def small_settings(**changes: Any) -> LearnSettings:

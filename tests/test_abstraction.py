@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbm.abstraction import (
+from cbm.errors import DataError
+from cbm.graph import CausalGraph, RewardGraph
+from cbm.graph.explain import explain, plus_minus
+from cbm.graph.rules import (
     action_relevant,
     ancestors,
     cbm_abstraction,
@@ -19,9 +22,6 @@ from cbm.abstraction import (
     controllable,
     descendants,
 )
-from cbm.abstraction.explain import explain, plus_minus
-from cbm.errors import DataError
-from cbm.graph import CausalGraph, RewardGraph
 
 
 def random_adjacency(rng: np.random.Generator) -> np.ndarray:

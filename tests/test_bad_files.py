@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cbm import formats
+from cbm.data.readers import common, npz
+from cbm.data.transitions import Transitions
 from cbm.errors import DataError
-from cbm.transitions import Transitions
 from logs import ROWS, good  # type: ignore[import-not-found]
 
 
@@ -99,8 +99,8 @@ def test_more_than_memory_is_refused_before_reading(tmp_path: Path, monkeypatch:
     with zipfile.ZipFile(tmp_path / "log.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("obs.npy", bytes(50_000_000))
     assert (tmp_path / "log.npz").stat().st_size < 100_000
-    monkeypatch.setattr(formats, "_available_memory", lambda: 60_000_000)
-    monkeypatch.setattr(formats, "_read_member", lambda *_: pytest.fail("must not be read"))
+    monkeypatch.setattr(common, "available_memory", lambda: 60_000_000)
+    monkeypatch.setattr(npz, "_read_member", lambda *_: pytest.fail("must not be read"))
     assert_contains(refused(tmp_path / "log.npz"), "0.1 GB unpacked", "free memory")
 
 

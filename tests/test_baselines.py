@@ -7,11 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-from cbm.benchmarks.baselines import best_threshold_f1, boosted_trees, linear, self_memory
-from cbm.benchmarks.systems import linear_gaussian
+from benchmarks.baselines import best_threshold_f1, boosted_trees, linear, self_memory
+from benchmarks.systems import linear_gaussian
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
-from cbm.transitions import Transitions
 
 
 def _small_system(steps: int = 4000, seed: int = 0) -> Transitions:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cbm.benchmarks.calibration import Options, main, run
-from cbm.benchmarks.calibration.baselines import METHODS, Hats, Regression
-from cbm.benchmarks.calibration.counts import count_edges, count_states, self_edges, state_bounds
-from cbm.benchmarks.calibration.kinds import KINDS
-from cbm.benchmarks.systems import linear_gaussian
+from benchmarks.calibration import Options, main, run
+from benchmarks.calibration.baselines import METHODS, Hats, Regression
+from benchmarks.calibration.counts import count_edges, count_states, self_edges, state_bounds
+from benchmarks.calibration.kinds import KINDS
+from benchmarks.systems import linear_gaussian
+from cbm.data.transitions import Transitions
 from cbm.errors import DataError
-from cbm.transitions import Transitions
 
 E, N, U = "edge", "none", "undecided"
 TRUTH = np.array([[1, 1, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0]], bool)  # 1 -> 0, the action -> 0

@@ -6,8 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from cbm.benchmarks.baselines import linear
-from cbm.benchmarks.logs import LOGS, SHORT, cartpole, mixed, rooms, short
+from benchmarks.baselines import linear
+from benchmarks.logs import LOGS, SHORT, cartpole, mixed, rooms, short
 
 
 @pytest.mark.parametrize("name", LOGS)

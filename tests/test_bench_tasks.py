@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("tianshou")
 
-from cbm.benchmarks import tasks
+from benchmarks import tasks
 from cbm.errors import DataError
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cbm.benchmarks import worlds
-from cbm.benchmarks.worlds import Options, Runner, System
+from benchmarks import worlds
+from benchmarks.worlds import Options, Runner, System
 
 Run = Callable[..., tuple[int, str, str]]
 

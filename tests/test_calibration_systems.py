@@ -8,9 +8,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from cbm.benchmarks.calibration import gym
-from cbm.benchmarks.calibration.kinds import KINDS
-from cbm.benchmarks.calibration.system import System, random_rewards, simulate
+from benchmarks.calibration import gym
+from benchmarks.calibration.kinds import KINDS
+from benchmarks.calibration.system import System, random_rewards, simulate
 
 OURS = [name for name, kind in KINDS.items() if kind.system is not None and name != "short-2500"]
 GYM = {

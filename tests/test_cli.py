@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cbm import cli
+from cbm.cli import main as cli
+from cbm.data.transitions import Transitions
 from cbm.errors import DataError
 from cbm.graph import ActionEffect, CausalGraph
-from cbm.transitions import Transitions
 
 Run = Callable[..., tuple[int, str, str]]
 Refused = Callable[..., None]
@@ -110,9 +110,9 @@ def test_unexpected_errors_and_interrupts(run: Run, monkeypatch: pytest.MonkeyPa
         def fail(arguments: list[str], error: BaseException = error) -> None:
             raise error
 
-        monkeypatch.setattr("cbm.commands.envs.main", fail)
+        monkeypatch.setattr("cbm.cli.envs.main", fail)
         assert run("envs") == (code, "", text)
-    monkeypatch.setattr("cbm.commands.envs.main", lambda arguments: 1 / 0)
+    monkeypatch.setattr("cbm.cli.envs.main", lambda arguments: 1 / 0)
     monkeypatch.setenv("CBM_DEBUG", "1")
     code, _, err = run("envs")
     assert (
@@ -278,7 +278,7 @@ def test_bench_dispatches(run: Run, monkeypatch: pytest.MonkeyPatch, refused: Re
         return {"seed": options.seed, "quick": options.quick, "sizes": list(options.sizes)}
 
     module = SimpleNamespace(Options=Options, main=measure)
-    monkeypatch.setattr("cbm.commands.bench._module", lambda name: module)
+    monkeypatch.setattr("cbm.cli.bench._module", lambda name: module)
     code, out, err = run("bench", "engine", "--seed", 3, "--quick", "--sizes", 4, 5, "--json")
     assert code == 0 and json.loads(out) == {"seed": 3, "quick": True, "sizes": [4, 5]} and "a table" in err
     assert run("bench", "engine")[1] == "a table\n"
@@ -287,6 +287,11 @@ def test_bench_dispatches(run: Run, monkeypatch: pytest.MonkeyPatch, refused: Re
     code, out, _ = run("bench", "engine", "--help")
     assert code == 0 and "What it measures." in out and "--sizes" in out and "--json" in out
     refused(run("bench", "engine", "--sizs", 3), "--sizs", "cbm bench engine --help")
+
+
+def test_bench_without_a_checkout(run: Run, monkeypatch: pytest.MonkeyPatch, refused: Refused, tmp_path: Path) -> None:
+    monkeypatch.setattr("cbm.cli.bench.CHECKOUT", tmp_path)
+    refused(run("bench", "engine"), "benchmarks are in the repository")
 
 
 # as a process -----------------------------------------------------------------------------------------
@@ -310,7 +315,7 @@ def test_exit_codes_of_the_process(tmp_path: Path, light_run: Path, saved: Saved
 def test_light_commands_do_without_heavy_modules(light_run: Path) -> None:
     script = """
 import sys
-from cbm.cli import main
+from cbm.cli.main import main
 codes = [main(["--help"]), main(["envs"]), main(["abstract", sys.argv[1], "--reward", "cross"]),
          main(["export", sys.argv[1], "--format", "csv"]), main(["discover", "--help"])]
 heavy = [name for name in ("torch", "matplotlib", "scipy", "pandas") if name in sys.modules]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cbm.data.transitions import Transitions
 from cbm.errors import DataError
 from cbm.graph import CausalGraph, RewardGraph
-from cbm.transitions import Transitions
 
 Run = Callable[..., tuple[int, str, str]]
 Refused = Callable[..., None]
@@ -238,8 +238,8 @@ def test_knowledge(run: Run, tmp_path: Path, engine: list[dict[str, Any]], refus
 def test_demo(
     run: Run, tmp_path: Path, engine: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
-    monkeypatch.setattr("cbm.commands.demo.CONTACT_STEPS", 500)
-    monkeypatch.setattr("cbm.commands.demo.LIGHT_STEPS", 300)
+    monkeypatch.setattr("cbm.cli.demo.CONTACT_STEPS", 500)
+    monkeypatch.setattr("cbm.cli.demo.LIGHT_STEPS", 300)
     out_dir = tmp_path / "demo"
     code, out, err = run("demo", "--out", out_dir, "--minutes", 0.7)
     assert code == 0 and err == ""
@@ -268,8 +268,8 @@ def test_demo(
 def test_demo_says_when_it_had_too_little_time(
     run: Run, tmp_path: Path, engine: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cbm.commands.demo.CONTACT_STEPS", 500)
-    monkeypatch.setattr("cbm.commands.demo.LIGHT_STEPS", 300)
+    monkeypatch.setattr("cbm.cli.demo.CONTACT_STEPS", 500)
+    monkeypatch.setattr("cbm.cli.demo.LIGHT_STEPS", 300)
     monkeypatch.setattr("cbm.discovery.discover.discover", _finds_nothing)
     code, out, _ = run("demo", "--out", tmp_path / "demo")
     told = " ".join(out.split())

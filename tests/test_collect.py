@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cbm.data.transitions import Transitions
 from cbm.envs import make_world
 from cbm.envs.collect import collect, collect_with_events
 from cbm.envs.contact import ContactWorld
@@ -17,7 +18,6 @@ from cbm.envs.coverage import moved
 from cbm.envs.light import LightWorld
 from cbm.envs.registry import WORLDS
 from cbm.errors import DataError
-from cbm.transitions import Transitions
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -182,7 +182,7 @@ def test_movement_without_metres_is_relative_to_the_range() -> None:
 FULL_DISK = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-from cbm.cli import main
+from cbm.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cbm.data.transitions import Transitions
 from cbm.errors import DataError
-from cbm.transitions import Transitions
 from logs import ROWS, good  # type: ignore[import-not-found]
 
 

@@ -7,11 +7,11 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
 from cbm.discovery.dataset import Dataset, dynamics_dataset, reward_dataset
 from cbm.discovery.measure import rows_of
 from cbm.discovery.settings import LONGEST_CLUSTER, Settings
-from cbm.factors import Factors, Variable
-from cbm.transitions import Transitions
 
 SETTINGS = Settings()
 VARIABLES = (Variable("x"), Variable("dial", "angle"), Variable("gear", "categorical"), Variable("fixed"))

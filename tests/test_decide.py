@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cbm.discovery.decide import above_shadows, calibrated_thresholds, decide
-from cbm.discovery.local import Slots
+from cbm.discovery.models.candidates import CandidateSets
 from cbm.discovery.settings import NORMAL, SHADOW_DEVIATIONS, STANDARD_ERRORS, Settings
 
 SETTINGS = Settings()
@@ -117,6 +117,6 @@ def test_no_targets_and_no_shadows_are_fine() -> None:
 
 def test_second_look_is_relative_to_its_shadows() -> None:
     """Inputs 0 and 1 are real, 2 and 3 shadows. One that harms lifts nothing; two columns imagine twice as much."""
-    slots = Slots(np.array([[0, 2, 3]]), action=1)
+    slots = CandidateSets(np.array([[0, 2, 3]]), action=1)
     seen = np.array([[0.5, 0.004, -0.2, 0.3]])
     assert slots.above_shadows(seen, np.array([1.0, 2.0])) == pytest.approx(np.array([[0.498, 0.002, -0.202, 0.296]]))

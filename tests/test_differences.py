@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from cbm.discovery.differences import related_pairs, same_quantity
-from cbm.discovery.inputs import Encoder
-from cbm.discovery.local import Local, Slots
-from cbm.discovery.model import Batch
-from cbm.discovery.problem import Problem, dynamics_problem, reward_problem
+from cbm.data.factors import Kind
+from cbm.discovery.models.base import Batch
+from cbm.discovery.models.candidates import CandidateNetworks, CandidateSets
+from cbm.discovery.models.differences import related_pairs, same_quantity
+from cbm.discovery.models.encoder import Encoder
+from cbm.discovery.models.trunk import NOTHING, Trunk
 from cbm.discovery.settings import ModelName, Settings
-from cbm.discovery.trunk import NOTHING, Trunk
+from cbm.discovery.tensor_dataset import TensorDataset, dynamics_dataset, reward_dataset
 from cbm.envs.collect import collect
 from cbm.envs.contact import ContactWorld
 from cbm.envs.manipulation.block import BlockWorld
-from cbm.factors import Kind
 
 
 def _pairs(columns: np.ndarray, names: list[str]) -> set[tuple[str, str]]:
@@ -89,57 +89,60 @@ def test_a_difference_is_hidden_with_either_of_its_ends(dropped: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def problem() -> Problem:
+def dataset() -> TensorDataset:
     data = collect(ContactWorld(), 4000, seed=0)
-    return dynamics_problem(*data.split(0.2), shadows=2, seed=0, differences=True).problem
+    return dynamics_dataset(*data.split(0.2), shadows=2, seed=0, differences=True).dataset
 
 
-def test_local_networks_see_differences_of_what_they_see(problem: Problem) -> None:
-    inputs = np.tile(np.array([0, 4, 1, 5, 20]), (len(problem.targets), 1))  # hand_x, block0_x, hand_y, block0_y, cd
-    local = Local(problem, Slots(inputs, problem.action_input), Settings(shadows=2))
+def test_local_networks_see_differences_of_what_they_see(dataset: TensorDataset) -> None:
+    inputs = np.tile(np.array([0, 4, 1, 5, 20]), (len(dataset.targets), 1))  # hand_x, block0_x, hand_y, block0_y, cd
+    local = CandidateNetworks(dataset, CandidateSets(inputs, dataset.action_input), Settings(shadows=2))
     assert local.pairs.shape[1] == 2 and {tuple(ends) for ends in local.ends[0].tolist()} == {(0, 1), (2, 3)}
-    x = problem.held.x[:50]
+    x = dataset.held.x[:50]
     for slot, column in ((0, 0), (1, 4)):
         changed = x.clone()
         changed[:, column] += 1.0
-        dropped = torch.full((len(problem.targets), 50), slot)
+        dropped = torch.full((len(dataset.targets), 50), slot)
         before, after = (local.heads(local.encoder(rows), dropped) for rows in (x, changed))
         assert torch.allclose(before, after, atol=1e-6)
 
 
-def test_local_networks_encode_no_more_than_they_see(problem: Problem) -> None:
-    inputs = np.tile(np.array([0, 4, 1, 5, 20, -1]), (len(problem.targets), 1))
+def test_local_networks_encode_no_more_than_they_see(dataset: TensorDataset) -> None:
+    inputs = np.tile(np.array([0, 4, 1, 5, 20, -1]), (len(dataset.targets), 1))
     inputs[3, 1] = 8
-    encoder, local = problem.encoder, Local(problem, Slots(inputs, problem.action_input), Settings(shadows=2))
-    seen = {0, 1, 4, 5, 8, 20, problem.action_input}
+    encoder, local = (
+        dataset.encoder,
+        CandidateNetworks(dataset, CandidateSets(inputs, dataset.action_input), Settings(shadows=2)),
+    )
+    seen = {0, 1, 4, 5, 8, 20, dataset.action_input}
     assert set(local.encoder.groups.tolist()) == seen
     differences = set(local.pairs.flatten().tolist()) - {len(encoder.pairs)}
     assert len(local.encoder.pairs) == len(differences) > 2
     assert local.encoder.features < encoder.features / 2
-    x = problem.held.x[:30]
+    x = dataset.held.x[:30]
     some = torch.tensor([encoder.features - 1, 3, 40, 3])
     assert torch.equal(encoder.only(some)(x), encoder(x)[:, some])
 
 
-def test_rows_are_seen_twice_without_encoding_them_twice(problem: Problem) -> None:
-    inputs = np.tile(np.array([0, 4, 1]), (len(problem.targets), 1))
-    local = Local(problem, Slots(inputs, problem.action_input), Settings(shadows=2))
-    features = local.encoder(problem.held.x[:30])
-    nothing, first = (torch.full((len(problem.targets), 30), slot) for slot in (NOTHING, 0))
+def test_rows_are_seen_twice_without_encoding_them_twice(dataset: TensorDataset) -> None:
+    inputs = np.tile(np.array([0, 4, 1]), (len(dataset.targets), 1))
+    local = CandidateNetworks(dataset, CandidateSets(inputs, dataset.action_input), Settings(shadows=2))
+    features = local.encoder(dataset.held.x[:30])
+    nothing, first = (torch.full((len(dataset.targets), 30), slot) for slot in (NOTHING, 0))
     both = local.heads(features, torch.cat([nothing, first], 1))
     torch.testing.assert_close(both, torch.cat([local.heads(features, slot) for slot in (nothing, first)], 1))
 
 
 @pytest.mark.parametrize("model", ["implicit", "explicit"])
-def test_evidence_of_local_networks_equals_two_passes_through_them(problem: Problem, model: ModelName) -> None:
-    """Evidence takes one slot out of the first layer's sums instead of running the networks without it."""
-    inputs = np.tile(np.array([0, 4, 1, 5, 20, -1]), (len(problem.targets), 1))
+def test_evidence_of_local_networks_equals_two_passes_through_them(dataset: TensorDataset, model: ModelName) -> None:
+    """Estimate takes one slot out of the first layer's sums instead of running the networks without it."""
+    inputs = np.tile(np.array([0, 4, 1, 5, 20, -1]), (len(dataset.targets), 1))
     inputs[3, 1] = 8  # another pair for one target: block1_x beside hand_x
-    local = Local(problem, Slots(inputs, problem.action_input), Settings(model=model, shadows=2))
+    local = CandidateNetworks(dataset, CandidateSets(inputs, dataset.action_input), Settings(model=model, shadows=2))
     torch.nn.init.normal_(local.absent)
-    batch = Batch.of(problem.held, torch.arange(40), torch.Generator().manual_seed(0))
+    batch = Batch.of(dataset.held, torch.arange(40), torch.Generator().manual_seed(0))
     pointwise, features = local.evidence(batch), local.encoder(batch.x)
-    nothing = torch.full((len(problem.targets), 40), NOTHING)
+    nothing = torch.full((len(dataset.targets), 40), NOTHING)
     with torch.no_grad():
         full = local.outputs(features, nothing)
         for slot in range(7):  # the action is the last
@@ -153,7 +156,7 @@ def test_evidence_of_local_networks_equals_two_passes_through_them(problem: Prob
 
 def test_a_goal_is_compared_with_what_has_to_reach_it() -> None:
     data = collect(BlockWorld(), 3000, "pick", seed=0)
-    found = reward_problem(*data.split(0.2), ["pick"], shadows=2, seed=0, differences=True)
+    found = reward_dataset(*data.split(0.2), ["pick"], shadows=2, seed=0, differences=True)
     encoder, context = found.encoder, found.action_input
     ends = {(data.factors.names[a], b) for a, b in encoder.pairs.tolist() if b >= len(data.factors)}
     goal = len(data.factors)  # goal_x is the first column after the variables

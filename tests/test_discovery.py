@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cbm.data.factors import Factors, Kind, Variable
+from cbm.data.transitions import Transitions
 from cbm.discovery.discover import discover
 from cbm.discovery.last_action import with_last_action
 from cbm.discovery.settings import ModelName, Settings, preset
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.errors import DataError
-from cbm.factors import Factors, Kind, Variable
 from cbm.graph import CausalGraph
-from cbm.knowledge import Knowledge
-from cbm.transitions import Transitions
+from cbm.graph.knowledge import Knowledge
 
 SMALL = replace(preset("fast"), prediction_updates=1)
 Rng = np.random.Generator

@@ -16,9 +16,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from cbm.abstraction.advice import advice
-from cbm.abstraction.explain import action_sentence, explain
-from cbm.commands.results import (
+from cbm.cli.results import (
     against_truth,
     doubt_sentence,
     graph_sentence,
@@ -27,7 +25,9 @@ from cbm.commands.results import (
     show_result,
 )
 from cbm.graph import ActionEffect, CausalGraph, RewardGraph
-from cbm.knowledge import Knowledge
+from cbm.graph.advice import advice
+from cbm.graph.explain import action_sentence, explain
+from cbm.graph.knowledge import Knowledge
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 EDGES = {("a", "b"), ("a", "action"), *((name, name) for name in NAMES)}  # (effect, cause)

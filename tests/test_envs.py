@@ -13,12 +13,12 @@ import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
+from cbm.data.factors import Factors
 from cbm.envs import list_worlds, make_world, register_envs
 from cbm.envs.contact import ContactWorld
 from cbm.envs.gym import GymWorld
 from cbm.envs.registry import WORLDS
 from cbm.errors import DataError
-from cbm.factors import Factors
 
 HARD: dict[str, Any] = {"blocks": 4, "distractors": 12, "rescale": True}
 CONTACT_OPTIONS: list[dict[str, Any]] = [{}, HARD, {"blocks": 2, "distractors": 0}, {"world_seed": 7}]

@@ -18,10 +18,10 @@ import torch
 from safetensors.torch import load_file
 
 import cbm
+from cbm.data.transitions import Transitions
 from cbm.envs.collect import collect
 from cbm.envs.gym import GymWorld
 from cbm.graph import CausalGraph
-from cbm.transitions import Transitions
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NEEDED = {"sb3_sac": "stable_baselines3", "tianshou_sac": "tianshou"}

@@ -12,10 +12,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from cbm.abstraction.rules import ancestors
 from cbm.errors import DataError
-from cbm.exports import FORMATS, SUFFIXES, export, to_networkx
 from cbm.graph import CausalGraph, RewardGraph
+from cbm.graph.export import FORMATS, SUFFIXES, export, to_networkx
+from cbm.graph.rules import ancestors
 
 # b <- a, b; a <- a, action; c <- b (undecided)
 ADJACENCY = np.array([[1, 0, 0, 1], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=bool)

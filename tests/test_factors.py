@@ -12,8 +12,8 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cbm.data.factors import KINDS, Factors, Variable, infer_kinds
 from cbm.errors import DataError
-from cbm.factors import KINDS, Factors, Variable, infer_kinds
 
 
 def box(*shape: int, low: float = -1, high: float = 1) -> spaces.Box:

@@ -15,10 +15,10 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbm import formats
+from cbm.data import readers
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
-from cbm.transitions import Transitions
 from logs import arrays, full  # type: ignore[import-not-found]
 
 
@@ -70,7 +70,7 @@ def test_whole_numbers_stay_a_vector(tmp_path: Path, suffix: str) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.floats(-1e15, 1e15), min_size=6, max_size=6, unique=True), st.sampled_from(formats.SUFFIXES))
+@given(st.lists(st.floats(-1e15, 1e15), min_size=6, max_size=6, unique=True), st.sampled_from(readers.SUFFIXES))
 def test_every_float_survives(tmp_path_factory: pytest.TempPathFactory, values: list[float], suffix: str) -> None:
     obs = np.array(values).reshape(3, 2)
     factors = Factors((Variable("a"), Variable("b")), ("action",))
@@ -162,7 +162,7 @@ def test_interrupted_write_keeps_the_old_file(tmp_path: Path, suffix: str, monke
         handle.write(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(formats, f"_write_{suffix[1:]}", stop)
+    monkeypatch.setitem(readers.FORMATS, suffix, readers.FORMATS[suffix]._replace(write=stop))
     with pytest.raises(KeyboardInterrupt):
         full().head(10).save(path)
     assert path.read_bytes() == before

@@ -15,7 +15,7 @@ import pytest
 
 from cbm.errors import DataError
 from cbm.graph import ActionEffect, CausalGraph, RewardGraph
-from cbm.scores import auroc
+from cbm.graph.scores import auroc
 
 NAMES = ("hand_x", "block_x", "light", "marker")
 # hand <- hand, action; block <- hand, block; light and marker <- themselves
@@ -450,7 +450,7 @@ def test_auroc_is_the_pairwise_count() -> None:
 
 def test_imports_stay_light() -> None:
     code = (
-        "import sys, cbm.graph, cbm.exports, cbm.knowledge, cbm.abstraction.explain\n"
+        "import sys, cbm.graph, cbm.graph.export, cbm.graph.knowledge, cbm.graph.explain\n"
         "heavy = {'torch', 'networkx', 'rich', 'matplotlib', 'scipy'} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)"
     )

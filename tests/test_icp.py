@@ -10,9 +10,9 @@ import pytest
 from cbm.abstraction.icp import Icp, by_context, consecutive_blocks
 from cbm.abstraction.invariance import Inputs, Model, invariant_parents, passes, preselect, welch
 from cbm.abstraction.method import make_method
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
-from cbm.transitions import Transitions
 
 LENGTH = 20
 

@@ -11,7 +11,7 @@ import pytest
 
 from cbm.errors import DataError
 from cbm.graph import CausalGraph, RewardGraph
-from cbm.knowledge import Knowledge
+from cbm.graph.knowledge import Knowledge
 
 NAMES = ("hand", "block", "marker")
 REWARDS = ("pick", "push")

@@ -16,8 +16,8 @@ from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
+from cbm.learning import assess, prediction
 from cbm.report.page import collect_run
-from cbm.tasks import assess, prediction
 
 Result = tuple[int, str, str]
 Run = Callable[..., Result]
@@ -27,7 +27,7 @@ SMALL = ("--preset", "debug", "--steps", 600, "--quiet")
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of a few seconds."""
-    from cbm import cli
+    from cbm.cli import main as cli
 
     run = tmp_path_factory.mktemp("runs") / "park"
     arguments = ["learn", "light", "--task", "park", "--method", "oracle", "--out", run, *SMALL]
@@ -73,7 +73,7 @@ def test_json(run: Run, learned: Path) -> None:
 def test_progress_without_a_terminal(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("cbm.commands.learning.LINE_EVERY", 0.0)
+    monkeypatch.setattr("cbm.cli.progress.LINE_EVERY", 0.0)
     code, _, err = run("learn", "light", "--task", "park", "--method", "full", "--out", tmp_path / "r", *SMALL[:-1])
     lines = err.splitlines()
     assert code == 0 and len(lines) == 150  # a line a turn, since none had to wait

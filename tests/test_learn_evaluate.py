@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from cbm.errors import DataError
-from cbm.tasks.arena import Arena, WorldArena
-from cbm.tasks.evaluate import Act, evaluate
-from cbm.tasks.fleet import GymFleet
+from cbm.learning.evaluate import Act, evaluate
+from cbm.learning.task_env import TaskEnv, WorldTaskEnv
+from cbm.learning.vector_env import GymVectorEnv
 
 
 class Walk(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -35,11 +35,11 @@ class Walk(gymnasium.Env[np.ndarray, np.ndarray]):
         return np.full(2, self.position, float), float(self.position), self.position >= self.limit, False, told
 
 
-def _walks(monkeypatch: pytest.MonkeyPatch) -> Arena:
-    arena: Any = WorldArena("light")
+def _walks(monkeypatch: pytest.MonkeyPatch) -> TaskEnv:
+    task_env: Any = WorldTaskEnv("light")
     monkeypatch.setattr(Walk, "made", 0)
-    monkeypatch.setattr(arena, "fleet", lambda copies, rng: GymFleet(Walk, copies, rng))
-    return arena
+    monkeypatch.setattr(task_env, "vector_env", lambda copies, rng: GymVectorEnv(Walk, copies, rng))
+    return task_env
 
 
 def test_episodes_of_different_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,37 +59,37 @@ def _recorder(seen: list[np.ndarray], value: float) -> Act:
 
 
 def test_returns_are_sums_over_the_horizon() -> None:
-    arena = WorldArena("contact")
-    found = evaluate(_recorder([], 0.3), arena, "pick", 5, seed=7)
+    task_env = WorldTaskEnv("contact")
+    found = evaluate(_recorder([], 0.3), task_env, "pick", 5, seed=7)
     rng = np.random.default_rng([7, 41])
-    state, total = arena.world.reset(5, rng), np.zeros(5)
+    state, total = task_env.world.reset(5, rng), np.zeros(5)
     for _ in range(50):
-        state = arena.world.step(state, np.full((5, 4), 0.3), rng)
-        total += arena.world.rewards(state)["pick"]
+        state = task_env.world.step(state, np.full((5, 4), 0.3), rng)
+        total += task_env.world.rewards(state)["pick"]
     assert np.allclose(found.returns, total) and (found.length == 50).all()
 
 
 def test_everyone_meets_the_same_episodes() -> None:
-    arena = WorldArena("contact")
+    task_env = WorldTaskEnv("contact")
     one: list[np.ndarray] = []
     two: list[np.ndarray] = []
-    evaluate(_recorder(one, 0.0), arena, "pick", 5, seed=0)
-    evaluate(_recorder(two, 1.0), arena, "stack", 5, seed=0)
+    evaluate(_recorder(one, 0.0), task_env, "pick", 5, seed=0)
+    evaluate(_recorder(two, 1.0), task_env, "stack", 5, seed=0)
     assert (one[0] == two[0]).all()
-    uncontrollable = [i for i, name in enumerate(arena.factors.names) if name.startswith("ud")]
+    uncontrollable = [i for i, name in enumerate(task_env.factors.names) if name.startswith("ud")]
     assert (one[30][:, uncontrollable] == two[30][:, uncontrollable]).all()  # whatever the policies did meanwhile
     other: list[np.ndarray] = []
-    evaluate(_recorder(other, 0.0), arena, "pick", 5, seed=1)
+    evaluate(_recorder(other, 0.0), task_env, "pick", 5, seed=1)
     assert (one[0] != other[0]).any()
 
 
 def test_noise_replaces_what_is_seen_and_nothing_else() -> None:
-    arena = WorldArena("contact")
+    task_env = WorldTaskEnv("contact")
     replaced = np.arange(36) >= 10
     usual: list[np.ndarray] = []
     noisy: list[np.ndarray] = []
-    plain = evaluate(_recorder(usual, 0.2), arena, "pick", 20, seed=0)
-    found = evaluate(_recorder(noisy, 0.2), arena, "pick", 20, seed=0, replaced=replaced)
+    plain = evaluate(_recorder(usual, 0.2), task_env, "pick", 20, seed=0)
+    found = evaluate(_recorder(noisy, 0.2), task_env, "pick", 20, seed=0, replaced=replaced)
     assert (found.returns == plain.returns).all()  # the world goes on as before
     before, after = np.stack(usual), np.stack(noisy)  # (50, 20, 36)
     assert (before[:, :, :10] == after[:, :, :10]).all()
@@ -100,9 +100,9 @@ def test_noise_replaces_what_is_seen_and_nothing_else() -> None:
 
 def test_a_mask_of_the_wrong_size() -> None:
     with pytest.raises(DataError, match=r"shape \(7,\), expected \(36,\)"):
-        evaluate(_recorder([], 0.0), WorldArena("contact"), "pick", 2, 0, replaced=np.ones(7, bool))
+        evaluate(_recorder([], 0.0), WorldTaskEnv("contact"), "pick", 2, 0, replaced=np.ones(7, bool))
 
 
 def test_a_task_without_success() -> None:
-    found = evaluate(lambda obs, context: np.zeros((2, 2)), WorldArena("light"), "cross", 2, seed=0)
+    found = evaluate(lambda obs, context: np.zeros((2, 2)), WorldTaskEnv("light"), "cross", 2, seed=0)
     assert found.success is None and np.isnan(found.summary()["success"])

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from cbm.tasks import learner as learner_module
-from cbm.tasks import loop
-from cbm.tasks import replay as replay_module
-from cbm.tasks.agent import Agent
-from cbm.tasks.loop import learn
+from cbm.agents.sac import Agent
+from cbm.learning import algorithm1
+from cbm.learning import learner as learner_module
+from cbm.learning import replay as replay_module
+from cbm.learning.algorithm1 import learn
 from small_runs import lines_of, rows_of, small_plan, small_settings  # type: ignore[import-not-found]
 
 HEADER = "step,seconds,return,success,length,kept,seed,method,task"
@@ -161,14 +161,14 @@ def test_actions_are_random_in_the_warm_up_only(monkeypatch: pytest.MonkeyPatch,
 def test_demonstrations_come_first_and_are_in_the_config(tmp_path: Path) -> None:
     seen: list[int] = []
     settings = small_settings(demonstrations=5)
-    task = loop.Learning._tell
+    task = algorithm1.Learning._tell
 
     def tell(self: Any, learners: Any) -> None:
         seen.append(len(self.replay))
         task(self, learners)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop.Learning, "_tell", tell)
+        patch.setattr(algorithm1.Learning, "_tell", tell)
         learn(small_plan(settings=settings, steps=200), tmp_path)
     assert seen[0] == 5 * 100 + 4
     config = json.loads((tmp_path / "config.json").read_text())

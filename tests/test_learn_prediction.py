@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cbm.data.transitions import Transitions
 from cbm.discovery.discover import discover, fit
 from cbm.discovery.settings import preset
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
-from cbm.tasks.prediction import STRANGE, prediction_errors, stored
-from cbm.transitions import Transitions
+from cbm.learning.prediction import STRANGE, prediction_errors, stored
 
 
 class Fake:

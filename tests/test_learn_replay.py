@@ -11,12 +11,12 @@ import torch
 
 from cbm.envs.registry import make_world
 from cbm.errors import DataError
-from cbm.tasks import replay as replay_module
-from cbm.tasks.arena import GymArena, WorldArena
-from cbm.tasks.demonstrations import demonstrate, scripts
-from cbm.tasks.fleet import Moves, Numbers
-from cbm.tasks.replay import Replay
-from cbm.tasks.snapshots import Snapshots
+from cbm.learning import replay as replay_module
+from cbm.learning.demonstrations import demonstrate, scripts
+from cbm.learning.replay import Replay
+from cbm.learning.snapshots import Snapshots
+from cbm.learning.task_env import GymTaskEnv, WorldTaskEnv
+from cbm.learning.vector_env import EpisodeCounter, Moves
 
 FACTORS = make_world("light").factors
 D, A = len(FACTORS), len(FACTORS.action_names)
@@ -113,13 +113,13 @@ def test_a_task_may_look_at_its_own_rows_only() -> None:
 
 
 def test_demonstrations_are_whole_scripted_episodes() -> None:
-    arena = WorldArena("light")
+    task_env = WorldTaskEnv("light")
     tables = []
     for _ in range(2):
-        replay = Replay(arena.factors, (), arena.tasks, 10_000)
-        numbers = demonstrate(arena, ("cross", "park"), 3, 0, Numbers(), replay)
+        replay = Replay(task_env.factors, (), task_env.tasks, 10_000)
+        numbers = demonstrate(task_env, ("cross", "park"), 3, 0, EpisodeCounter(), replay)
         tables.append(replay.numbered(0, replay.total)["rows"])
-        assert numbers["rows"] == len(replay) == 3 * arena.world.horizon
+        assert numbers["rows"] == len(replay) == 3 * task_env.world.horizon
         assert set(replay.episode[: len(replay)]) == {0, 1, 2} and (replay.source[: len(replay)] == -1).all()
         assert 0 <= numbers["success_park"] <= 1 and "success_cross" not in numbers
     assert (tables[0] == tables[1]).all()
@@ -127,10 +127,10 @@ def test_demonstrations_are_whole_scripted_episodes() -> None:
 
 def test_tasks_with_scripts_of_their_own() -> None:
     pytest.importorskip("mujoco")
-    assert scripts(WorldArena("block"), ("pick", "stack", "pick", "push")) == ["pick", "stack", "mixed"]
-    assert scripts(WorldArena("contact"), ("pick", "stack")) == ["mixed"]
+    assert scripts(WorldTaskEnv("block"), ("pick", "stack", "pick", "push")) == ["pick", "stack", "mixed"]
+    assert scripts(WorldTaskEnv("contact"), ("pick", "stack")) == ["mixed"]
     with pytest.raises(DataError, match="no scripted"):
-        scripts(GymArena("gymnasium:Pendulum-v1"), ("reward",))
+        scripts(GymTaskEnv("gymnasium:Pendulum-v1"), ("reward",))
 
 
 # Checkpoints

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from cbm.discovery.local import Local
-from cbm.discovery.training import Trainer
+from cbm.agents.settings import SacSettings
+from cbm.discovery.models.candidates import CandidateNetworks
+from cbm.discovery.train import Trainer
 from cbm.errors import DataError
-from cbm.tasks.loop import Progress, Status, learn
-from cbm.tasks.settings import SacSettings
+from cbm.learning.algorithm1 import Progress, Status, learn
 from small_runs import assert_same, rows_of, small_plan, small_settings  # type: ignore[import-not-found]
 
 STEPS = 600
@@ -121,7 +121,7 @@ def test_ctrl_c_while_the_abstraction_is_decided(
     plan, update, asked = small_plan(**_kinds()["jointly"]), Trainer.update, [1]
 
     def interrupted(trainer: Trainer, progress: float) -> Any:
-        if asked and isinstance(trainer.model, Local):
+        if asked and isinstance(trainer.model, CandidateNetworks):
             os.kill(os.getpid(), signal.SIGINT)
             asked.clear()
         return update(trainer, progress)
@@ -210,8 +210,8 @@ import json, os, signal, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from cbm.tasks.loop import learn
-from cbm.tasks.plan import plan_of
+from cbm.learning.algorithm1 import learn
+from cbm.learning.plan import plan_of
 
 turns = int(sys.argv[2])
 def watch(status):

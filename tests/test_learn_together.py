@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from cbm.abstraction.dynamics import JointDynamics
+from cbm.agents.sac import Agent, Sample
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.graph import CausalGraph
-from cbm.tasks.agent import Agent, Sample
-from cbm.tasks.learner import Learner
-from cbm.tasks.loop import learn
-from cbm.tasks.plan import Plan
-from cbm.tasks.replay import Replay
-from cbm.tasks.settings import preset
+from cbm.learning.algorithm1 import learn
+from cbm.learning.learner import Learner
+from cbm.learning.plan import Plan
+from cbm.learning.replay import Replay
+from cbm.learning.settings import preset
 
 pytestmark = pytest.mark.usefixtures("two_threads")
 PICK = ["hand_x", "hand_y", "hand_z", "gripper", "block0_x", "block0_y", "block0_z"]

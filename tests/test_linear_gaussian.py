@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cbm.benchmarks.systems import linear_gaussian
+from benchmarks.systems import linear_gaussian
 from cbm.discovery.discover import discover
 from cbm.discovery.settings import SELF_MEMORY, Settings
 from cbm.discovery.targets import self_memory

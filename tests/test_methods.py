@@ -12,21 +12,21 @@ import torch
 
 from cbm.abstraction.cbm import LearnedRewards
 from cbm.abstraction.dynamics import FrozenDynamics, JointDynamics, joint_settings
+from cbm.abstraction.hysteresis import Hysteresis
 from cbm.abstraction.method import METHODS, Method, make_method
 from cbm.abstraction.oracle import true_graph
-from cbm.abstraction.settle import Settle
-from cbm.discovery.follow import Follower
-from cbm.discovery.model import TrunkModel
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
+from cbm.discovery.models.base import TrunkModel
 from cbm.discovery.online import DynamicsSource, OnlineDiscovery
-from cbm.discovery.problem import dynamics_rows
+from cbm.discovery.online_estimator import OnlineEstimator
 from cbm.discovery.settings import ModelName
-from cbm.discovery.stored import problem_from_tensors, problem_tensors
+from cbm.discovery.stored import dataset_from_tensors, dataset_tensors
+from cbm.discovery.tensor_dataset import dynamics_rows
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
 from cbm.graph import CausalGraph
-from cbm.transitions import Transitions
 
 LIGHT = make_world("light")
 SMALL = replace(joint_settings(), shadows=6, evaluation_rows=2000)
@@ -67,20 +67,20 @@ def _kept(method: Method) -> set[str]:
 
 
 def test_settle() -> None:
-    settle, thresholds = Settle(on=1.0, off=0.6), np.full(3, 0.02)
+    settle, thresholds = Hysteresis(on=1.0, off=0.6), np.full(3, 0.02)
     evidence = [[0.03, 0.015, 0.0], [0.015, 0.015, 0.021], [0.011, 0.019, 0.013], [0.02, 0.03, 0.011]]
     wanted = [[1, 0, 0], [1, 0, 1], [0, 0, 1], [0, 1, 0]]
     for now, then in zip(evidence, wanted):
         assert settle.move(np.array(now), thresholds).tolist() == [bool(v) for v in then]
     assert settle.verdict(np.array(["edge", "edge", "edge"])).tolist() == ["undecided", "edge", "undecided"]
-    again = Settle()
+    again = Hysteresis()
     again.restore(settle.tensors())
     assert again.move(np.array([0.015, 0.015, 0.015]), thresholds).tolist() == [False, True, False]
 
 
 def test_settle_in_doubt_as_it_was() -> None:
     """What may be above the threshold is on at first; it goes when it is surely below, and comes back surely above."""
-    settle, thresholds, doubt = Settle(on=1.0, off=0.5), np.full(3, 0.02), np.array([0.05, 0.05, 0.001])
+    settle, thresholds, doubt = Hysteresis(on=1.0, off=0.5), np.full(3, 0.02), np.array([0.05, 0.05, 0.001])
     evidence = [[0.0, -0.04, 0.018], [-0.03, 0.06, 0.03], [-0.05, 0.08, 0.012], [0.06, -0.03, 0.005]]
     wanted = [[1, 0, 0], [1, 0, 1], [0, 1, 1], [0, 1, 0]]
     for now, then in zip(evidence, wanted):
@@ -149,7 +149,7 @@ def test_undecided_links_of_a_run_count_unless_only_the_certain_is_wanted(tmp_pa
         assert _kept(_method("cbm", dynamics=dynamics)) == {"speed", "light", "countdown"} | more
         assert _kept(_method("cdl", dynamics=dynamics)) == {"position", "speed", "radio"}
         learned = _method("cbm", dynamics=dynamics, rewards="learned")
-        learned.settled.chosen = np.isin(LIGHT.factors.names, ["light"])  # type: ignore[attr-defined]
+        learned.hysteresis.chosen = np.isin(LIGHT.factors.names, ["light"])  # type: ignore[attr-defined]
         assert _kept(learned) == {"light", "countdown"} | more
         assert dynamics.graph().verdict[cell] == "undecided"
 
@@ -275,37 +275,37 @@ def test_explicit_dynamics_learn(data: Transitions) -> None:
 
 
 def test_a_fitted_problem_survives_storage(data: Transitions) -> None:
-    follower = Follower(DynamicsSource(), SMALL, 0)
-    problem = follower.refit(data.head(1500), data.select(slice(1500, 2000))).problem
-    again = problem_from_tensors(problem_tensors(problem))
-    rows = [dynamics_rows(p, data.head(300), np.random.default_rng(0)) for p in (problem, again)]
+    estimator = OnlineEstimator(DynamicsSource(), SMALL, 0)
+    dataset = estimator.refit(data.head(1500), data.select(slice(1500, 2000))).dataset
+    again = dataset_from_tensors(dataset_tensors(dataset))
+    rows = [dynamics_rows(p, data.head(300), np.random.default_rng(0)) for p in (dataset, again)]
     for name in ("x", "u", "width", "y", "level"):
         assert torch.equal(getattr(rows[0], name), getattr(rows[1], name)), name
     x = rows[0].x
-    assert torch.equal(problem.encoder(x), again.encoder(x)) and problem.levels == again.levels
+    assert torch.equal(dataset.encoder(x), again.encoder(x)) and dataset.levels == again.levels
 
 
 def test_weights_are_carried_over(data: Transitions) -> None:
     """Fitted again to the same rows, the model is the same function; to other rows, nearly."""
-    follower = Follower(DynamicsSource(), SMALL, 0)
+    estimator = OnlineEstimator(DynamicsSource(), SMALL, 0)
     train, held = (Log(data, 3000).transitions(held) for held in (False, True))
-    follower.learn(train, held, 60)
-    assert follower.fitted is not None
-    old = follower.fitted
+    estimator.learn(train, held, 60)
+    assert estimator.fitted is not None
+    old = estimator.fitted
     old.trainer.use_average()
-    rows = dynamics_rows(old.problem, held, np.random.default_rng(0))
+    rows = dynamics_rows(old.dataset, held, np.random.default_rng(0))
     nothing = torch.full((len(rows),), -1)
 
     def scores() -> torch.Tensor:
-        assert follower.fitted is not None
-        model = follower.fitted.trainer.model
+        assert estimator.fitted is not None
+        model = estimator.fitted.trainer.model
         assert isinstance(model, TrunkModel)
         return model.trunk.rest(model.trunk.first_layer(model.trunk.encoder(rows.x), nothing)).detach()
 
     before = scores()
-    follower.refit(train, held)
+    estimator.refit(train, held)
     assert torch.allclose(scores(), before, atol=1e-6)
-    follower.refit(*(Log(data).transitions(held) for held in (False, True)))
+    estimator.refit(*(Log(data).transitions(held) for held in (False, True)))
     assert float((scores() - before).std() / before.std()) < 0.3
 
 

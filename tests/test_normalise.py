@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from cbm.agents.normalise import Normaliser
 from cbm.errors import DataError
-from cbm.tasks.normalise import Normaliser
 
 
 def test_mean_and_spread_however_the_rows_come() -> None:

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from cbm.discovery import again
-from cbm.discovery.evidence import Evidence
-from cbm.discovery.follow import Follower
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
+from cbm.discovery import refine
+from cbm.discovery.cmi import Estimate
 from cbm.discovery.online import DynamicsSource
+from cbm.discovery.online_estimator import OnlineEstimator
 from cbm.discovery.online_reward import OnlineReward, reward_settings
 from cbm.discovery.settings import Settings, preset
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
-from cbm.transitions import Transitions
 
 SMALL = replace(reward_settings(Settings()), width=64, batch=160, shadows=6, evaluation_rows=1500)
 EPISODE = 20
@@ -92,8 +92,8 @@ def test_parents_stay_when_the_range_of_the_data_grows() -> None:
     for rows in (4000, 8000, 12_000):
         learner.learn(*_split(data.head(rows)), updates=120)
         assert _parents(learner) == [0, 1]
-        assert learner.follower.fitted is not None
-        fits.append(learner.follower.fitted.rows)
+        assert learner.estimator.fitted is not None
+        fits.append(learner.estimator.fitted.rows)
     assert fits == [3200, 6400, 6400]
 
 
@@ -137,11 +137,11 @@ def test_what_both_looks_are_sure_of() -> None:
     second = np.full(first.shape, np.inf)
     second[:, 0, :5] = 0.0
     second[0, 0, :5] = 0.5, 0.5, 0.5, 0.0, 0.0
-    learner.follower.running, learner.follower.again = first, second
+    learner.estimator.running, learner.estimator.again = first, second
     assert _parents(learner) == [0, 1, 5]
     second[0, 0, 1] = 0.0  # one of three is confirmed: the first look is not to be trusted
     assert _parents(learner) == [0]
-    learner.follower.again = None
+    learner.estimator.again = None
     assert _parents(learner) == [0, 1, 3, 5]
 
 
@@ -149,13 +149,13 @@ def test_what_both_looks_are_sure_of() -> None:
 def test_what_is_in_doubt(keep_in_doubt: bool) -> None:
     """Causes that few rows show badly: the first look sees next to nothing, the second a little or more."""
     learner = OnlineReward("product", SMALL)
-    learner.follower.keep_in_doubt = keep_in_doubt
+    learner.estimator.keep_in_doubt = keep_in_doubt
     learner.learn(*_split(_log(1000, "product")), updates=0)
     first = np.zeros((2, D, D + SMALL.shadows))
     first[:, 0, :D] = [0.5, 0.01, 0.01, 0.01, 0.001, 0.01], [0.1, 0.1, 0.1, 0.1, 0.001, 0.1]
     second = first.copy()
     second[:, 0, :D] = [0.5, 0.3, -0.04, -0.09, 0.3, 0.0], [0.1, 0.1, 0.1, 0.1, 0.1, 0.001]
-    learner.follower.running, learner.follower.again = first, second
+    learner.estimator.running, learner.estimator.again = first, second
     assert _parents(learner) == ([0, 1, 2] if keep_in_doubt else [0])
 
 
@@ -166,19 +166,19 @@ def test_rounds_leave_out_what_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> 
     stderr = np.array([0.1, 0.1, 0.1, 0.1, 0.001, 0.001])
     shadows = np.zeros(SMALL.shadows)
 
-    def look(problem: Any, cmi: np.ndarray, error: np.ndarray, *rest: Any) -> Evidence:
+    def look(dataset: Any, cmi: np.ndarray, error: np.ndarray, *rest: Any) -> Estimate:
         seen = cmi[0, :D] > 0
         looks.append([int(j) for j in np.flatnonzero(seen)])
         told = effects[len(looks) - 1]
         cmi, error = (np.append(np.where(seen, values, np.inf), shadows)[None] for values in (told, stderr))
-        return Evidence(cmi, error)
+        return Estimate(cmi, error)
 
-    monkeypatch.setattr(again, "_look", look)
+    monkeypatch.setattr(refine, "_look", look)
     learner = OnlineReward("product", SMALL)
     learner.learn(*_split(_log(1000, "product")), updates=0)
-    assert learner.follower.fitted is not None
-    first = Evidence(np.full((1, D + SMALL.shadows), 0.01), np.zeros((1, D + SMALL.shadows)))
-    found = again.look_until_settled(learner.follower.fitted.problem, first, SMALL, 10, seed=0)
+    assert learner.estimator.fitted is not None
+    first = Estimate(np.full((1, D + SMALL.shadows), 0.01), np.zeros((1, D + SMALL.shadows)))
+    found = refine.refine_until_settled(learner.estimator.fitted.dataset, first, SMALL, 10, seed=0)
     assert looks == [[0, 1, 2, 3, 4, 5], [0, 1, 3], [0, 1]]
     np.testing.assert_array_equal(found.cmi[0, :D], [0.2, 0.1, -0.2, -0.3, -0.004, 0.0])
 
@@ -187,7 +187,7 @@ def test_refusals() -> None:
     with pytest.raises(DataError, match="unknown reward 'prodct'; did you mean 'product'"):
         OnlineReward("prodct", SMALL).learn(*_split(_log(1000, "product")), updates=1)
     with pytest.raises(DataError, match="demi"):
-        Follower(DynamicsSource(), preset("fast", "demi"), 0)
+        OnlineEstimator(DynamicsSource(), preset("fast", "demi"), 0)
 
 
 def _contact(task: str, calls: list[int], updates: int, seed: int = 0) -> list[int]:

@@ -10,30 +10,30 @@ import pytest
 import torch
 from torch import Tensor
 
-from cbm.benchmarks.literal import Literal, importance_sampled_cmi
-from cbm.benchmarks.systems import sparse_nonlinear
-from cbm.discovery.demi import Demi
-from cbm.discovery.explicit import LOG_STD, explicit_cross_entropy, explicit_log_prob
-from cbm.discovery.implicit import Implicit, cross_entropy, log_density
-from cbm.discovery.inputs import Encoder
-from cbm.discovery.model import Batch
-from cbm.discovery.pairwise import Pairwise, importance_sampled
-from cbm.discovery.problem import Problem, dynamics_problem
+from benchmarks.literal import Literal, importance_sampled_cmi
+from benchmarks.systems import sparse_nonlinear
+from cbm.discovery.models.base import Batch
+from cbm.discovery.models.demi import Demi
+from cbm.discovery.models.encoder import Encoder
+from cbm.discovery.models.explicit import LOG_STD, explicit_cross_entropy, explicit_log_prob
+from cbm.discovery.models.implicit import Implicit, cross_entropy, log_density
+from cbm.discovery.models.pairwise import Pairwise, importance_sampled
+from cbm.discovery.models.trunk import NOTHING, Trunk
 from cbm.discovery.settings import preset
-from cbm.discovery.trunk import NOTHING, Trunk
+from cbm.discovery.tensor_dataset import TensorDataset, dynamics_dataset
 
 ROWS = 24
 
 
 @pytest.fixture(scope="module")
-def problem() -> Problem:
+def dataset() -> TensorDataset:
     train, held = sparse_nonlinear(5, 600, seed=3, horizon=20).split(0.2)
-    return dynamics_problem(train, held, shadows=2, seed=0).problem
+    return dynamics_dataset(train, held, shadows=2, seed=0).dataset
 
 
-def _batch(problem: Problem, seed: int) -> Batch:
+def _batch(dataset: TensorDataset, seed: int) -> Batch:
     generator = torch.Generator().manual_seed(seed)
-    return Batch.of(problem.train, torch.randperm(len(problem.train), generator=generator)[:ROWS], generator)
+    return Batch.of(dataset.train, torch.randperm(len(dataset.train), generator=generator)[:ROWS], generator)
 
 
 def _dropped(inputs: int, kind: str, seed: int) -> Tensor:
@@ -45,10 +45,10 @@ def _dropped(inputs: int, kind: str, seed: int) -> Tensor:
     return drawn
 
 
-def _negatives(problem: Problem, n: int, seed: int) -> Tensor:
+def _negatives(dataset: TensorDataset, n: int, seed: int) -> Tensor:
     """(K, B, N), uniform over each target's range."""
-    low, high = problem.train.y.amin(0)[:, None, None], problem.train.y.amax(0)[:, None, None]
-    drawn = torch.rand(len(problem.targets), ROWS, n, generator=torch.Generator().manual_seed(seed))
+    low, high = dataset.train.y.amin(0)[:, None, None], dataset.train.y.amax(0)[:, None, None]
+    drawn = torch.rand(len(dataset.targets), ROWS, n, generator=torch.Generator().manual_seed(seed))
     return low + drawn * (high - low)
 
 
@@ -57,15 +57,15 @@ def _negatives(problem: Problem, n: int, seed: int) -> Tensor:
 
 @pytest.mark.parametrize("kind", ["none", "some", "all"])
 @pytest.mark.parametrize(("seed", "weight"), [(0, 1e-6), (1, 1e-2), (2, 1e-3)])
-def test_loss_and_gradients_of_the_paper_network(problem: Problem, kind: str, seed: int, weight: float) -> None:
+def test_loss_and_gradients_of_the_paper_network(dataset: TensorDataset, kind: str, seed: int, weight: float) -> None:
     settings = replace(
         preset("paper"), width=32, code=24, candidates=40, score_penalty=weight, slope_penalty=3 * weight
     )
     torch.manual_seed(seed)
-    model = Pairwise(problem, settings)
+    model = Pairwise(dataset, settings)
     literal = Literal.from_pairwise(model)
-    batch, dropped = _batch(problem, seed), _dropped(problem.inputs, kind, seed)
-    negatives = _negatives(problem, 40, seed)
+    batch, dropped = _batch(dataset, seed), _dropped(dataset.inputs, kind, seed)
+    negatives = _negatives(dataset, 40, seed)
 
     loss, _ = model.loss_on(batch, dropped, negatives)
     loss.backward()
@@ -86,15 +86,15 @@ def test_loss_and_gradients_of_the_paper_network(problem: Problem, kind: str, se
         assert float(gradient.norm()) > 0
 
 
-def test_penalties_are_part_of_the_loss(problem: Problem) -> None:
+def test_penalties_are_part_of_the_loss(dataset: TensorDataset) -> None:
     """Guards the comparison above: with the weights used there, both penalties can be seen."""
-    batch, dropped = _batch(problem, 0), _dropped(problem.inputs, "some", 0)
+    batch, dropped = _batch(dataset, 0), _dropped(dataset.inputs, "some", 0)
     losses = []
     for score, slope in ((0.0, 0.0), (1e-2, 0.0), (0.0, 1e-2)):
         settings = replace(preset("paper"), width=32, code=24, candidates=40, score_penalty=score, slope_penalty=slope)
         torch.manual_seed(0)
-        model = Pairwise(problem, settings)
-        negatives = _negatives(problem, 40, 0)
+        model = Pairwise(dataset, settings)
+        negatives = _negatives(dataset, 40, 0)
         losses.append(float(model.loss_on(batch, dropped, negatives)[0].detach()))
     assert losses[1] > losses[0] * 1.0001 and losses[2] > losses[0] * 1.0001
 
@@ -123,20 +123,20 @@ def test_closed_form_of_cmi_is_eq_3(n: int, scale: float) -> None:
     assert bool((literal <= math.log(n + 1) + 1e-9).all())
 
 
-def test_paper_evidence_is_eq_3_on_the_grid(problem: Problem) -> None:
+def test_paper_evidence_is_eq_3_on_the_grid(dataset: TensorDataset) -> None:
     """The whole path: networks, dropping, closed form, chunks of rows."""
     settings = replace(preset("paper"), width=16, code=8, candidates=32)
     torch.manual_seed(4)
-    model = Pairwise(problem, settings)
+    model = Pairwise(dataset, settings)
     with torch.no_grad():  # sharper scores than those of fresh weights
         model.context_out.mul_(4)
     rows = torch.arange(40)
-    batch = Batch.of(problem.held, rows, torch.Generator().manual_seed(0))
+    batch = Batch.of(dataset.held, rows, torch.Generator().manual_seed(0))
     pointwise = model.evidence(batch)
     with torch.no_grad():
-        ours = torch.stack([pointwise(j, None)[0] for j in range(problem.inputs)], 1)
+        ours = torch.stack([pointwise(j, None)[0] for j in range(dataset.inputs)], 1)
         grid = model.grid(4 * settings.candidates)[:, None].expand(-1, len(rows), -1)
-        literal = Literal.from_pairwise(model).cmi(batch.x, batch.y, grid, problem.inputs)
+        literal = Literal.from_pairwise(model).cmi(batch.x, batch.y, grid, dataset.inputs)
         some = torch.tensor([2, 0])
         assert torch.allclose(pointwise(1, some)[0], ours[some, 1])
     assert ours.abs().max() > 0.1
@@ -276,12 +276,12 @@ def test_explicit_lessons_are_cross_entropies() -> None:
     assert torch.allclose(ours[1], torch.distributions.kl_divergence(c, e) + c.entropy(), rtol=1e-4, atol=1e-4)
 
 
-def test_teaching_does_not_move_the_teacher(problem: Problem) -> None:
+def test_teaching_does_not_move_the_teacher(dataset: TensorDataset) -> None:
     """The full model's gradient is that of its own loss alone."""
     settings = replace(preset("debug"), width=32, code=8, knots=17, score_penalty=0.0, slope_penalty=0.0)
     torch.manual_seed(1)
-    model = Implicit(problem.encoder, len(problem.targets), settings)
-    batch, generator = _batch(problem, 2), torch.Generator()
+    model = Implicit(dataset.encoder, len(dataset.targets), settings)
+    batch, generator = _batch(dataset, 2), torch.Generator()
     nothing = torch.full((ROWS,), NOTHING)
     model.loss(batch, nothing, generator)[0].backward()
     assert model.curve.grad is not None
@@ -289,27 +289,27 @@ def test_teaching_does_not_move_the_teacher(problem: Problem) -> None:
     model.zero_grad()
     alone = model.full_loss(batch)
     assert alone is not None
-    (alone * len(problem.targets)).backward()
+    (alone * len(dataset.targets)).backward()
     assert torch.allclose(taught, model.curve.grad, atol=1e-5)
 
 
 # DEMI
 
 
-def test_demi_evidence_is_eq_3_with_learned_phi(problem: Problem) -> None:
+def test_demi_evidence_is_eq_3_with_learned_phi(dataset: TensorDataset) -> None:
     """phi+ - log sum_n w_n e^phi_n, w = softmax(psi); candidates are the knots, the end ones count half."""
     settings = replace(preset("debug", "demi"), width=32, code=8, knots=17)
     torch.manual_seed(1)
-    model = Demi(problem.encoder, len(problem.targets), settings)
+    model = Demi(dataset.encoder, len(dataset.targets), settings)
     for absence in (model.psi.trunk.by_absence, model.phi.by_absence):
         torch.nn.init.normal_(absence)
-    batch = _batch(problem, 2)
-    features = problem.encoder(batch.x)
+    batch = _batch(dataset, 2)
+    features = dataset.encoder(batch.x)
     half = torch.ones(17)
     half[0] = half[-1] = 0.5
     with torch.no_grad():
         pointwise = model.evidence(batch)
-        for j in range(problem.inputs):
+        for j in range(dataset.inputs):
             dropped = torch.full((ROWS,), j)
             psi = model.psi.outputs(model.psi.trunk.first_layer(features, dropped))
             phi = model.conditional(model.phi.first_layer(features, dropped, hide=False))
@@ -324,15 +324,15 @@ def test_demi_evidence_is_eq_3_with_learned_phi(problem: Problem) -> None:
             assert torch.allclose(pointwise(j, torch.tensor([1]))[0], expected[[1]], atol=1e-4)
 
 
-def test_what_the_full_model_expects_is_the_mean_over_its_own_density(problem: Problem) -> None:
+def test_what_the_full_model_expects_is_the_mean_over_its_own_density(dataset: TensorDataset) -> None:
     """The integral of g times what a dropped input costs there, computed on a fine grid."""
     settings = replace(preset("debug"), width=32, code=8, knots=17)
     torch.manual_seed(1)
-    model = Implicit(problem.encoder, len(problem.targets), settings)
+    model = Implicit(dataset.encoder, len(dataset.targets), settings)
     torch.nn.init.normal_(model.trunk.by_absence)
-    batch = _batch(problem, 2)
+    batch = _batch(dataset, 2)
     with torch.no_grad():
-        features = problem.encoder(batch.x)
+        features = dataset.encoder(batch.x)
         full = model.outputs(model.trunk.first_layer(features, torch.full((ROWS,), -1)))
         fine = torch.linspace(0, 1, 4001)
         everywhere = [replace(batch, u=torch.full_like(batch.u, float(u))) for u in fine]
@@ -343,6 +343,6 @@ def test_what_the_full_model_expects_is_the_mean_over_its_own_density(problem: P
             mean = torch.trapezoid(density.exp() * (density - other), fine, dim=0)
             mass = torch.trapezoid(density.exp(), fine, dim=0)
             found = model.evidence(batch)(j, None)
-            assert found.shape == (2, len(problem.targets), ROWS)
+            assert found.shape == (2, len(dataset.targets), ROWS)
             assert torch.allclose(found[1], mean / mass, atol=2e-2)
             assert found[1].min() > -1e-5

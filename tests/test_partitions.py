@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.partitions import Options, measure
 from cbm.abstraction import denoised, tia
 from cbm.abstraction.method import make_method
 from cbm.abstraction.partition import Partition, PartitionSettings
 from cbm.abstraction.partitioned import PartitionMethod
 from cbm.abstraction.restricted import RestrictedDynamics
-from cbm.benchmarks.partitions import Options, measure
-from cbm.discovery.problem import dynamics_problem
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
+from cbm.discovery.tensor_dataset import dynamics_dataset
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
-from cbm.transitions import Transitions
 
 LENGTH = 50
 SMALL: dict[str, Any] = {"warm_up": 200, "anneal": 300, "width": 64, "batch": 64, "inner_steps": 2}
@@ -157,13 +157,13 @@ def test_the_temperature_falls_in_a_straight_line() -> None:
 def test_a_density_sees_its_class_itself_and_nothing_else(kind: str) -> None:
     """Change one input: only densities that may see it change."""
     data = world(0, rows=1000)
-    problem = dynamics_problem(data, data.head(10), 0, 0).problem
+    dataset = dynamics_dataset(data, data.head(10), 0, 0).dataset
     views = tia.VIEWS if kind == "tia" else denoised.VIEWS["original"]
     torch.manual_seed(0)
-    network = RestrictedDynamics(problem, views, 32)
+    network = RestrictedDynamics(dataset, views, 32)
     with torch.no_grad():
         network.own.to_code.normal_()
-    rows, classes = problem.train, len(views.sees)
+    rows, classes = dataset.train, len(views.sees)
     where = torch.tensor([0, 0, 1, 1, classes - 1, classes - 1])  # of each variable
     members = torch.nn.functional.one_hot(where, classes).float().expand(8, -1, -1)
     x, u = rows.x[:8], rows.u[:8]

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
 from cbm.discovery.discover import discover
 from cbm.discovery.judge import UNSETTLED
 from cbm.discovery.pipeline import Ceiling
 from cbm.discovery.settings import Settings
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
 from cbm.graph import CausalGraph
 from cbm.jobs import Job, Store
-from cbm.transitions import Transitions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SETTINGS = replace(Settings(), prediction_updates=60)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
 from cbm.discovery import predict
 from cbm.discovery.discover import Discovery, fit
 from cbm.discovery.predict import Predictor, refine
 from cbm.discovery.settings import preset
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
-from cbm.factors import Factors, Variable
-from cbm.transitions import Transitions
 
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)  # of a standard normal variable
 NOISE = {"position": 0.01, "speed": 0.02, "radio": 0.05, "wind": 0.2}  # of the light world, standard deviations

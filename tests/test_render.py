@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cbm.commands.render import durations, frame_steps, sheet
+from cbm.cli.render import durations, frame_steps, sheet
 from cbm.envs import make_world
 from cbm.envs.gym import GymWorld
 from cbm.envs.light import LIGHT, LightWorld

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cbm.abstraction.explain import explain
 from cbm.errors import DataError
 from cbm.graph import ActionEffect, CausalGraph, RewardGraph
+from cbm.graph.explain import explain
 from cbm.report import write_report
 from cbm.report.graph_payload import name_groups
 from cbm.report.page import CURVE_POINTS, collect_run, embed_json, read_training, render

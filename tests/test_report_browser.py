@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cbm.abstraction.explain import plus_minus
+from cbm.graph.explain import plus_minus
 from cbm.report import write_report
 from test_report import NAMES, make_doubtful_graph, make_graph, save_run  # type: ignore[import-not-found]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cbm.commands.arguments import parse
+from cbm.cli.arguments import parse
 from cbm.errors import DataError
 from cbm.report import write_report
 from cbm.report.curves import write_curves
@@ -111,7 +111,7 @@ def test_command(run: Run, refused: Refused, tmp_path: Path) -> None:
 
 
 def test_commands_can_be_run_again(tmp_path: Path) -> None:
-    from cbm.commands.learn import Options
+    from cbm.cli.learn import Options
 
     settings = json.loads((write_run(tmp_path / "x") / "config.json").read_text())["settings"]
     settings |= {"episodes": 20, "sac": settings["sac"] | {"gamma": 0.9}}

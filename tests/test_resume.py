@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
+from cbm.data.transitions import Transitions
 from cbm.discovery import checkpoint as checkpoint_module
-from cbm.discovery import training
+from cbm.discovery import train
 from cbm.discovery.discover import discover
 from cbm.discovery.pipeline import Progress
 from cbm.discovery.settings import preset
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.graph import CausalGraph
-from cbm.transitions import Transitions
 
 ROWS, UPDATES = 500, 160  # so that prediction reports three times
 SETTINGS = replace(preset("debug"), prediction_updates=UPDATES)
@@ -191,15 +191,15 @@ def test_keyboard_interrupt_saves_and_goes_on(data: Transitions, reference: Path
 def test_keyboard_interrupt_inside_an_update(
     data: Transitions, reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    move = training.Trainer._move_average
+    move = train.Trainer._move_average
 
-    def interrupt(self: training.Trainer) -> None:
+    def interrupt(self: train.Trainer) -> None:
         if self.step >= 100:
             raise KeyboardInterrupt
         move(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training.Trainer, "_move_average", interrupt)
+        patch.setattr(train.Trainer, "_move_average", interrupt)
         with pytest.raises(KeyboardInterrupt):
             _discover(data, tmp_path)
     _discover(data, tmp_path)

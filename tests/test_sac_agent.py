@@ -13,12 +13,12 @@ from tianshou.algorithm.modelfree.sac import SAC, AutoAlpha
 from tianshou.algorithm.optim import AdamOptimizerFactory
 from tianshou.data import Batch
 
-from cbm.benchmarks.sac import _linear, stock_sac, stock_update
+from benchmarks.sac import _linear, stock_sac, stock_update
+from cbm.agents.entropy import ScheduledAlpha, TunedAlpha
+from cbm.agents.networks import Networks, limit
+from cbm.agents.sac import Agent, Sample
+from cbm.agents.settings import AlphaName, SacSettings
 from cbm.errors import DataError
-from cbm.tasks.agent import Agent, Sample
-from cbm.tasks.entropy import ScheduledAlpha, TunedAlpha
-from cbm.tasks.networks import Networks, limit
-from cbm.tasks.settings import AlphaName, SacSettings
 
 SETTINGS = SacSettings(hidden=(16, 24), batch=32)
 VARIABLES, CONTEXT, ACTIONS = 6, 2, 3
@@ -298,10 +298,10 @@ def test_divergence_is_said() -> None:
 
 @pytest.mark.slow
 def test_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cbm.benchmarks.sac import Options, main
+    from benchmarks.sac import Options, main
 
-    monkeypatch.setattr("cbm.benchmarks.sac.ROWS", 500)
-    monkeypatch.setattr("cbm.benchmarks.sac.UPDATES", 3)
+    monkeypatch.setattr("benchmarks.sac.ROWS", 500)
+    monkeypatch.setattr("benchmarks.sac.UPDATES", 3)
     rows = main(Options(quick=True, out=tmp_path / "sac.csv"))["updates"]
     assert [row["hidden"] for row in rows] == ["128 x 128"] * 2 + ["256 x 256"] * 2
     assert all(row["ratio"] < 1 for row in rows)

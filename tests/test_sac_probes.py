@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cbm.tasks.agent import Agent, Sample
-from cbm.tasks.settings import SacSettings
+from cbm.agents.sac import Agent, Sample
+from cbm.agents.settings import SacSettings
 
 SETTINGS = SacSettings(
     hidden=(32, 32),

@@ -11,8 +11,9 @@ from typing import Any, get_args
 
 import pytest
 
+from cbm.agents.settings import SacSettings
 from cbm.errors import DataError
-from cbm.tasks.settings import METHODS, LearnSettings, Preset, SacSettings, preset
+from cbm.learning.settings import METHODS, LearnSettings, Preset, preset
 
 
 @pytest.mark.parametrize("name", get_args(Preset))
@@ -111,6 +112,6 @@ def test_learning_refuses(field: str, value: Any, message: str) -> None:
 
 
 def test_settings_need_no_torch() -> None:
-    code = "import sys, cbm.tasks.settings; print('torch' in sys.modules or 'tianshou' in sys.modules)"
+    code = "import sys, cbm.learning.settings; print('torch' in sys.modules or 'tianshou' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
 from cbm.discovery.dataset import Dataset, dynamics_dataset
 from cbm.discovery.last_action import last_actions
 from cbm.discovery.measure import rows_of
@@ -14,8 +16,6 @@ from cbm.discovery.regression import Basis
 from cbm.discovery.screen import additive, tree_gains
 from cbm.discovery.settings import Settings
 from cbm.discovery.trees import Trees
-from cbm.factors import Factors, Variable
-from cbm.transitions import Transitions
 
 EPISODES, STEPS = 100, 40
 SETTINGS = Settings()

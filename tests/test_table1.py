@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("mujoco")
 
-from cbm.benchmarks import table1
+from benchmarks import table1
 from cbm.envs.registry import make_world
 from cbm.graph import CausalGraph
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from cbm.data.factors import Factors, Kind, Variable
+from cbm.data.transitions import Transitions
 from cbm.discovery.settings import ATOM, SELF_MEMORY
 from cbm.discovery.targets import TABLE, Coordinate, Target, action_columns, change, self_memory
-from cbm.factors import Factors, Kind, Variable
-from cbm.transitions import Transitions
 
 Sample = Callable[[np.random.Generator, int], np.ndarray]
 

@@ -8,30 +8,30 @@ import numpy as np
 import pytest
 import torch
 
-from cbm.benchmarks.systems import linear_gaussian
-from cbm.discovery.models import build_model
-from cbm.discovery.problem import dynamics_problem
+from benchmarks.systems import linear_gaussian
+from cbm.discovery.models.registry import build_model
 from cbm.discovery.settings import STRONGEST_DECAY, Settings, preset
-from cbm.discovery.training import Trainer
+from cbm.discovery.tensor_dataset import dynamics_dataset
+from cbm.discovery.train import Trainer
 
 SETTINGS = replace(preset("fast"), width=128, knots=17, batch=64)
 
 
 def _trainer(rows: int, settings: Settings = SETTINGS) -> Trainer:
     data, _ = linear_gaussian(4, rows, seed=0)
-    problem = dynamics_problem(*data.split(0.2), settings.shadows, 0).problem
-    return Trainer(build_model(problem, settings, 0), problem, settings, 0)
+    dataset = dynamics_dataset(*data.split(0.2), settings.shadows, 0).dataset
+    return Trainer(build_model(dataset, settings, 0), dataset, settings, 0)
 
 
 def test_rows_that_watch_overfitting_are_not_trained_on() -> None:
     trainer = _trainer(4000)
     assert trainer.watched is not None
     kept_out, seen = trainer.watched
-    trained = trainer.problem.train.x[trainer.rows]
+    trained = trainer.dataset.train.x[trainer.rows]
     together = torch.cat([kept_out.x, trained]).numpy()
     assert len(kept_out.x) == len(seen.x) == 3200 // 20
-    assert np.array_equal(np.unique(together, axis=0), np.unique(trainer.problem.train.x.numpy(), axis=0))
-    assert len(kept_out.x) + len(trained) == len(trainer.problem.train)
+    assert np.array_equal(np.unique(together, axis=0), np.unique(trainer.dataset.train.x.numpy(), axis=0))
+    assert len(kept_out.x) + len(trained) == len(trainer.dataset.train)
     known = {row.tobytes() for row in trained.numpy()}
     assert all(row.tobytes() in known for row in seen.x.numpy())
     assert not any(row.tobytes() in known for row in kept_out.x.numpy())
@@ -39,7 +39,7 @@ def test_rows_that_watch_overfitting_are_not_trained_on() -> None:
 
 def test_a_short_log_is_used_whole() -> None:
     trainer = _trainer(400)
-    assert trainer.watched is None and len(trainer.rows) == len(trainer.problem.train)
+    assert trainer.watched is None and len(trainer.rows) == len(trainer.dataset.train)
     trainer.watch()
     assert trainer.decay == SETTINGS.weight_decay
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cbm.data.factors import Factors, Variable
+from cbm.data.transitions import Transitions
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
-from cbm.transitions import Transitions
 from logs import arrays, full  # type: ignore[import-not-found]
 
 # construction -----------------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cbm.data.factors import Factors, Kind, Variable
 from cbm.envs import make_world
 from cbm.envs.changes import Changes
 from cbm.envs.verify import difference, quaternions, verify
 from cbm.envs.visits import Visits, visit
 from cbm.envs.world import Policy, Rng, World, WorldBase
 from cbm.errors import DataError
-from cbm.factors import Factors, Kind, Variable
 
 Run = Callable[..., tuple[int, str, str]]
 Refused = Callable[..., None]

@@ -10,13 +10,13 @@ import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
+from cbm.data.factors import Factors, Variable
 from cbm.envs import make_world
 from cbm.envs.contact import GOAL, ContactWorld
 from cbm.envs.gym import GymWorld
 from cbm.envs.light import LightWorld
 from cbm.envs.world import Policy, Rng, WorldBase
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
 
 HARD: dict[str, Any] = {"blocks": 4, "distractors": 12, "rescale": True}
 

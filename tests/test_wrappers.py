@@ -14,12 +14,12 @@ import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
+from cbm.abstraction.wrapper import AbstractionWrapper, Mode
+from cbm.data.factors import Factors, Variable
 from cbm.envs.gym import GymWorld
 from cbm.envs.world import Policy, Rng, WorldBase
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
 from cbm.graph import CausalGraph, RewardGraph
-from cbm.wrappers import AbstractionWrapper, Mode
 
 needs_mujoco = pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="needs mujoco")
 

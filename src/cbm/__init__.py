@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from cbm.envs.registry import register_envs
 
 if TYPE_CHECKING:
+    from cbm.abstraction.wrapper import AbstractionWrapper
+    from cbm.data.factors import Factors
+    from cbm.data.transitions import Transitions
     from cbm.discovery.discover import discover
     from cbm.envs.registry import make_world
     from cbm.errors import DataError
-    from cbm.factors import Factors
     from cbm.graph import CausalGraph
-    from cbm.transitions import Transitions
-    from cbm.wrappers import AbstractionWrapper
 
     __version__: str
 
@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 _HOME = {
-    "AbstractionWrapper": "cbm.wrappers",
+    "AbstractionWrapper": "cbm.abstraction.wrapper",
     "CausalGraph": "cbm.graph",
     "DataError": "cbm.errors",
-    "Factors": "cbm.factors",
-    "Transitions": "cbm.transitions",
+    "Factors": "cbm.data.factors",
+    "Transitions": "cbm.data.transitions",
     "discover": "cbm.discovery.discover",
     "make_world": "cbm.envs.registry",
 }

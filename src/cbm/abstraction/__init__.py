@@ -1,27 +1,4 @@
-"""From a causal graph to the state variables a policy needs.
+"""From a causal graph, or without one, to the state variables a policy needs: one file for each method.
 
-`rules` has the graph rules as pure functions on the adjacency; `explain` (imported where it is used) says why
-each variable is kept or dropped. This file imports only the rules, so that `cbm.graph` can use them too.
+`method` has the protocol and the table of methods. Nothing is imported here, so that the wrapper needs no torch.
 """
-
-from cbm.abstraction.rules import (
-    RULES,
-    Rule,
-    action_relevant,
-    ancestors,
-    cbm_abstraction,
-    cdl_abstraction,
-    controllable,
-    descendants,
-)
-
-__all__ = [
-    "RULES",
-    "Rule",
-    "action_relevant",
-    "ancestors",
-    "cbm_abstraction",
-    "cdl_abstraction",
-    "controllable",
-    "descendants",
-]

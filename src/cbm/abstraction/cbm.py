@@ -10,14 +10,14 @@ from torch import Tensor
 
 from cbm.abstraction.dynamics import everything_if_empty
 from cbm.abstraction.graph_rule import GraphRule
+from cbm.abstraction.hysteresis import Hysteresis
 from cbm.abstraction.method import Dynamics, Experience, Method, Setup
-from cbm.abstraction.rules import cbm_abstraction
-from cbm.abstraction.settle import Settle
-from cbm.discovery.follow import under
+from cbm.discovery.online_estimator import under
 from cbm.discovery.online_reward import OnlineReward, reward_settings
 from cbm.discovery.settings import DOUBT, ModelName, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph, RewardGraph
+from cbm.graph.rules import cbm_abstraction
 
 
 class LearnedRewards:
@@ -29,7 +29,7 @@ class LearnedRewards:
         self.dynamics, self.task = dynamics, task
         model: ModelName = "explicit" if dynamics.graph().model == "explicit" else "implicit"
         self.reward = OnlineReward(task, reward_settings(preset("fast", model)), seed)
-        self.settled = Settle(on, off)
+        self.hysteresis = Hysteresis(on, off)
 
     def learn(self, experience: Experience, updates: int) -> dict[str, float]:
         numbers = self.reward.learn(experience.transitions(False), experience.transitions(True), updates)  # line 7
@@ -38,31 +38,31 @@ class LearnedRewards:
             return numbers
         d = len(self.dynamics.graph())
         cmi, stderr, thresholds = (v[0, :d] for v in (verdicts.cmi, verdicts.stderr, verdicts.thresholds))
-        parents = self.settled.move(cmi, thresholds, DOUBT * stderr)
+        parents = self.hysteresis.move(cmi, thresholds, DOUBT * stderr)
         return numbers | {"parents": float(parents.sum())} | ({} if parents.any() else {"empty": 1.0})
 
     def mask(self) -> np.ndarray:
         """Everything before there is evidence, and where no parent was found."""
-        graph, parents = self.dynamics.graph(), self.settled.chosen
+        graph, parents = self.dynamics.graph(), self.hysteresis.chosen
         if parents is None:
             return np.ones(len(graph), bool)
         return everything_if_empty(cbm_abstraction(graph.adjacency, parents))
 
     def graph(self) -> CausalGraph:
-        graph, verdicts, parents = self.dynamics.graph(), self.reward.verdicts(), self.settled.chosen
+        graph, verdicts, parents = self.dynamics.graph(), self.reward.verdicts(), self.hysteresis.chosen
         if verdicts is None or parents is None:
             return replace(graph, rewards={})
         v = [part[0, : len(graph)] for part in (verdicts.cmi, verdicts.stderr, verdicts.verdict, verdicts.thresholds)]
-        found = RewardGraph(graph.names_of(parents), v[0], v[1], self.settled.verdict(v[2]), v[3])
+        found = RewardGraph(graph.names_of(parents), v[0], v[1], self.hysteresis.verdict(v[2]), v[3])
         return replace(graph, rewards={self.task: found})
 
     def tensors(self) -> dict[str, Tensor]:
-        parts = {"reward": self.reward.tensors(), "settled": self.settled.tensors()}
+        parts = {"reward": self.reward.tensors(), "settled": self.hysteresis.tensors()}
         return {f"{part}.{name}": value for part, found in parts.items() for name, value in found.items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         self.reward.restore(under("reward", tensors))
-        self.settled.restore(under("settled", tensors))
+        self.hysteresis.restore(under("settled", tensors))
 
 
 def make(setup: Setup) -> Method:

@@ -17,7 +17,7 @@ from cbm.abstraction.method import Setup
 from cbm.abstraction.partition import PartitionSettings
 from cbm.abstraction.partitioned import Fitted, PartitionMethod, Pool
 from cbm.abstraction.restricted import Views
-from cbm.factors import Factors
+from cbm.data.factors import Factors
 
 X, Y, Z = 0, 1, 2
 VIEWS = {
@@ -43,7 +43,7 @@ class Denoised(PartitionMethod):
 
     def reward_terms(self, fitted: Fitted, pool: Pool, index: Tensor, members: Tensor) -> dict[str, Tensor]:
         """L1 of r_x + r_y."""
-        features, context = fitted.problem.encoder(pool.after[index]), pool.context[index]
+        features, context = fitted.dataset.encoder(pool.after[index]), pool.context[index]
         parts = [fitted.heads[c](features, context, members[..., c]) for c in (X, Y)]
         return {"reward": (parts[0] + parts[1] - pool.reward[index]).abs().mean()}
 

@@ -9,16 +9,16 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
+from cbm.abstraction.hysteresis import Hysteresis
 from cbm.abstraction.method import Experience
-from cbm.abstraction.settle import Settle
-from cbm.checks import check_same_names
-from cbm.discovery.follow import under, unfinished
+from cbm.data.factors import Factors
 from cbm.discovery.last_action import with_last_action
 from cbm.discovery.online import OnlineDiscovery
+from cbm.discovery.online_estimator import under, unfinished
 from cbm.discovery.settings import ModelName, Settings, preset
 from cbm.errors import DataError
-from cbm.factors import Factors
 from cbm.graph import CausalGraph
+from cbm.graph.checks import check_same_names
 
 
 class FrozenDynamics:
@@ -79,7 +79,7 @@ class JointDynamics:
         self.last_action = last_action
         self.weakest = np.where(np.eye(len(factors), len(factors) + 1, dtype=bool), 0.0, weakest)
         self.online = OnlineDiscovery(None, settings or joint_settings(), seed, factors=factors)
-        self.settled = Settle(on, off)
+        self.hysteresis = Hysteresis(on, off)
 
     def learn(self, experience: Experience, updates: int) -> dict[str, float]:
         train, held = experience.transitions(False), experience.transitions(True)
@@ -87,25 +87,25 @@ class JointDynamics:
             train, held = with_last_action(train), with_last_action(held)
         numbers = self.online.learn(train, held, updates)
         found = self.online.graph()
-        before = self.settled.chosen
-        after = self.settled.move(found.cmi, np.maximum(found.thresholds, self.weakest))
+        before = self.hysteresis.chosen
+        after = self.hysteresis.move(found.cmi, np.maximum(found.thresholds, self.weakest))
         changed = after.size if before is None else int((after != before).sum())
         return numbers | {"edges": float(after.sum()), "changed": float(changed)}
 
     def graph(self) -> CausalGraph:
         """Before there is evidence, no edge is excluded."""
         found = self.online.graph()
-        if self.settled.chosen is None:
+        if self.hysteresis.chosen is None:
             return found
-        return replace(found, adjacency=self.settled.chosen, verdict=self.settled.verdict(found.verdict))
+        return replace(found, adjacency=self.hysteresis.chosen, verdict=self.hysteresis.verdict(found.verdict))
 
     def tensors(self) -> dict[str, Tensor]:
-        parts = {"online": self.online.tensors(), "settled": self.settled.tensors()}
+        parts = {"online": self.online.tensors(), "settled": self.hysteresis.tensors()}
         return {f"{part}.{name}": value for part, found in parts.items() for name, value in found.items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         self.online.restore(under("online", tensors))
-        self.settled.restore(under("settled", tensors))
+        self.hysteresis.restore(under("settled", tensors))
 
 
 def joint_settings(model: ModelName = "implicit") -> Settings:

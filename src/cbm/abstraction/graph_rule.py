@@ -9,8 +9,8 @@ from torch import Tensor
 
 from cbm.abstraction.dynamics import everything_if_empty
 from cbm.abstraction.method import Dynamics, Experience
-from cbm.abstraction.rules import Rule
 from cbm.graph import CausalGraph
+from cbm.graph.rules import Rule
 
 
 class GraphRule:

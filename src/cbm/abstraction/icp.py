@@ -15,11 +15,11 @@ from torch import Tensor
 
 from cbm.abstraction.invariance import Inputs, Regression, Verdict, invariant_parents
 from cbm.abstraction.method import Experience, Setup
+from cbm.data.factors import Factors
+from cbm.data.transitions import Transitions
 from cbm.discovery.targets import action_columns, change
 from cbm.errors import DataError
-from cbm.factors import Factors
 from cbm.graph import CausalGraph
-from cbm.transitions import Transitions
 
 Environments = Callable[[Transitions], np.ndarray]
 """The environment of each row, (T,) labels."""

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 from scipy import special
 
-from cbm.checks import unknown_name
+from cbm.errors import unknown_name
 
 Regression = Literal["linear", "random-features"]
 FEATURES = 80  # random features of the nonlinear regression

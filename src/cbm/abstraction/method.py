@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 
 import numpy as np
 
-from cbm.checks import check_same_names, unknown_name
-from cbm.errors import DataError
-from cbm.factors import Factors
+from cbm.data.factors import Factors
+from cbm.data.transitions import Transitions
+from cbm.errors import DataError, unknown_name
 from cbm.graph import CausalGraph
-from cbm.transitions import Transitions
+from cbm.graph.checks import check_same_names
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cbm.checks import unknown_name
-from cbm.errors import DataError
+from cbm.errors import DataError, unknown_name
 
 Selector = Literal["attached", "detached"]
 Weights = Literal["scratch", "pretrained"]

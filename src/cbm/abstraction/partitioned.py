@@ -19,15 +19,15 @@ from torch import Tensor, nn
 from cbm.abstraction.method import Experience
 from cbm.abstraction.partition import Partition, PartitionSettings
 from cbm.abstraction.restricted import RestrictedDynamics, RewardHead, Views
-from cbm.discovery.follow import under
-from cbm.discovery.problem import Problem, Rows, Scale, dynamics_problem, dynamics_rows
-from cbm.discovery.stored import problem_from_tensors, problem_tensors, without_rows
+from cbm.data.factors import Factors
+from cbm.data.transitions import Transitions
+from cbm.discovery.models.warm_start import warm_start
+from cbm.discovery.online_estimator import under
+from cbm.discovery.stored import dataset_from_tensors, dataset_tensors, without_rows
 from cbm.discovery.targets import action_columns
-from cbm.discovery.warm import carry_over
+from cbm.discovery.tensor_dataset import Rows, Scale, TensorDataset, dynamics_dataset, dynamics_rows
 from cbm.errors import DataError
-from cbm.factors import Factors
 from cbm.graph import CausalGraph
-from cbm.transitions import Transitions
 
 GROWTH = 2.0  # how many times more rows there must be for a new fit
 FIT_ROWS = 40_000  # rows that scales and knots are fitted to, at most
@@ -64,7 +64,7 @@ class Pool:
 class Fitted:
     """What one fit made: coordinates, networks in training, and how many rows there were."""
 
-    problem: Problem
+    dataset: TensorDataset
     reward_scale: Scale
     context_scale: Scale
     dynamics: RestrictedDynamics
@@ -162,10 +162,10 @@ class PartitionMethod:
         self.prepare(fitted, pool, temperature)
         self._freeze(fitted, moving and settings.dynamics == "pretrained")
         members = self.partition.sample(len(index), temperature)  # (B, d, K)
-        rows, noise = pool.rows, torch.rand(len(index), len(fitted.problem.targets), generator=self.partition.generator)
+        rows, noise = pool.rows, torch.rand(len(index), len(fitted.dataset.targets), generator=self.partition.generator)
         u = torch.addcmul(rows.u[index], rows.width[index], noise)
         nll = fitted.dynamics.nll(rows.x[index], u, members)  # (T, K, B)
-        chosen = members[:, [target.index for target in fitted.problem.targets]].permute(1, 2, 0)
+        chosen = members[:, [target.index for target in fitted.dataset.targets]].permute(1, 2, 0)
         nats = (nll * (chosen if settings.selector == "attached" else chosen.detach())).sum(1).mean(1).sum()
         terms = self.reward_terms(fitted, pool, index, members)
         told = terms["reward"] - terms.get("adversary", torch.zeros(()))
@@ -187,9 +187,9 @@ class PartitionMethod:
     def _pool(self, fitted: Fitted, data: Transitions, updates: int, rng: np.random.Generator) -> Pool:
         """Rows for some updates, drawn with replacement."""
         part = data.select(rng.integers(len(data), size=updates * self.settings.batch))
-        rows = dynamics_rows(fitted.problem, part, rng)
+        rows = dynamics_rows(fitted.dataset, part, rng)
         action = action_columns(part.action, self.factors.discrete_actions)
-        after = torch.from_numpy(fitted.problem.columns(np.concatenate([part.next_obs, action], 1)))
+        after = torch.from_numpy(fitted.dataset.columns(np.concatenate([part.next_obs, action], 1)))
         context = torch.from_numpy(fitted.context_scale(_context(part)))
         reward = torch.from_numpy(fitted.reward_scale(part.rewards[self.task][:, None])[:, 0])
         return Pool(rows, after, context, reward, torch.from_numpy(part.episode % 2 == 1))
@@ -201,26 +201,26 @@ class PartitionMethod:
         rng = np.random.default_rng([self.seed, 22])
         size = min(len(data), FIT_ROWS)
         some = data.select(np.sort(rng.choice(len(data), size, replace=False)))
-        problem = without_rows(dynamics_problem(some, some.head(1), 0, self.seed).problem)
-        if not problem.targets:
+        dataset = without_rows(dynamics_dataset(some, some.head(1), 0, self.seed).dataset)
+        if not dataset.targets:
             return self.fitted
         scales = Scale.fit(some.rewards[self.task][:, None]), Scale.fit(_context(some))
-        new = self._build(problem, *scales, len(data))
+        new = self._build(dataset, *scales, len(data))
         if self.fitted is not None:
             old, known = self.fitted, self.fitted.parameters()
             with torch.no_grad():
                 for name, parameter in new.parameters().items():
                     if name in known and known[name].shape == parameter.shape:
                         parameter.copy_(known[name])
-            carry_over(old.dynamics.critic, old.problem, new.dynamics.critic, problem)
+            warm_start(old.dynamics.critic, old.dataset, new.dynamics.critic, dataset)
         return new
 
-    def _build(self, problem: Problem, reward_scale: Scale, context_scale: Scale, rows: int) -> Fitted:
+    def _build(self, dataset: TensorDataset, reward_scale: Scale, context_scale: Scale, rows: int) -> Fitted:
         settings, optimizers = self.settings, dict[str, torch.optim.Optimizer]()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            dynamics = RestrictedDynamics(problem, self.views, settings.width)
-            sizes = problem.encoder, problem.variables, len(context_scale.mean), settings.width
+            dynamics = RestrictedDynamics(dataset, self.views, settings.width)
+            sizes = dataset.encoder, dataset.variables, len(context_scale.mean), settings.width
             heads = nn.ModuleList([RewardHead(*sizes) for _ in range(self.heads)])
         apart = self.trained_heads(heads)
         elsewhere = {id(p) for group in apart.values() for p in group}
@@ -229,7 +229,7 @@ class PartitionMethod:
             optimizers[name] = torch.optim.AdamW(
                 parameters, lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=DECAY, fused=True
             )
-        return Fitted(problem, reward_scale, context_scale, dynamics, heads, optimizers, rows)
+        return Fitted(dataset, reward_scale, context_scale, dynamics, heads, optimizers, rows)
 
     # Exact resume
 
@@ -243,7 +243,7 @@ class PartitionMethod:
             found["rows"] = torch.tensor(fitted.rows)
             for name, scale in (("reward", fitted.reward_scale), ("context", fitted.context_scale)):
                 found[f"scale.{name}"] = torch.tensor(np.stack([scale.mean, scale.std]))
-            found |= {f"problem.{name}": value for name, value in problem_tensors(fitted.problem).items()}
+            found |= {f"problem.{name}": value for name, value in dataset_tensors(fitted.dataset).items()}
             found |= {f"weights.{name}": p.detach().clone() for name, p in fitted.parameters().items()}
             for name, optimizer in fitted.optimizers.items():
                 found |= _optimizer_tensors(f"optimizer.{name}", optimizer)
@@ -258,8 +258,8 @@ class PartitionMethod:
         if "rows" not in tensors:
             return
         scales = [Scale(*tensors[f"scale.{name}"].numpy().copy()) for name in ("reward", "context")]
-        problem = problem_from_tensors(under("problem", tensors))
-        self.fitted = self._build(problem, scales[0], scales[1], int(tensors["rows"]))
+        dataset = dataset_from_tensors(under("problem", tensors))
+        self.fitted = self._build(dataset, scales[0], scales[1], int(tensors["rows"]))
         for name, parameter in self.fitted.parameters().items():
             parameter.copy_(tensors[f"weights.{name}"])
         for name, optimizer in self.fitted.optimizers.items():

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cbm.discovery.implicit import Implicit, critic_scores, log_density
-from cbm.discovery.inputs import Encoder
-from cbm.discovery.problem import Problem
+from cbm.discovery.models.encoder import Encoder
+from cbm.discovery.models.implicit import Implicit, critic_scores, log_density
 from cbm.discovery.settings import Settings
+from cbm.discovery.tensor_dataset import TensorDataset
 
 CODE = 8  # size in which a context and a candidate meet
 KNOTS = 33  # points of a target's density
@@ -42,12 +42,12 @@ class Views:
 class RestrictedDynamics(nn.Module):
     """The critic of discovery (Eq. 1 with all candidates) behind inputs that are masked by class."""
 
-    def __init__(self, problem: Problem, views: Views, width: int):
+    def __init__(self, dataset: TensorDataset, views: Views, width: int):
         super().__init__()
-        self.views, self.encoder = views, problem.encoder
+        self.views, self.encoder = views, dataset.encoder
         settings = Settings(width=width, code=CODE, knots=KNOTS)
-        self.critic = Implicit(problem.encoder, len(problem.targets), settings)
-        self.own = OwnPast(problem)
+        self.critic = Implicit(dataset.encoder, len(dataset.targets), settings)
+        self.own = OwnPast(dataset)
 
     def nll(self, x: Tensor, u: Tensor, members: Tensor) -> Tensor:
         """(B, C) inputs, (B, T) targets, (B, d, K) members -> (T, K, B): -log p_i^c."""
@@ -73,14 +73,14 @@ class OwnPast(nn.Module):
     moving it would weigh a class that contains it against one that does not, and never move what remembers itself.
     """
 
-    def __init__(self, problem: Problem):
+    def __init__(self, dataset: TensorDataset):
         super().__init__()
-        groups = problem.encoder.groups
-        places = [(groups == target.index).nonzero()[:, 0] for target in problem.targets]
+        groups = dataset.encoder.groups
+        places = [(groups == target.index).nonzero()[:, 0] for target in dataset.targets]
         most = max(len(place) for place in places)
         self.index = torch.stack([functional.pad(place, (0, most - len(place))) for place in places])  # (T, P)
         self.valid = torch.stack([(torch.arange(most) < len(place)).float() for place in places])
-        self.action = (groups == problem.variables).nonzero()[:, 0]
+        self.action = (groups == dataset.variables).nonzero()[:, 0]
         inputs, targets = most + len(self.action), len(places)
         self.from_past = nn.Parameter(torch.randn(targets, most, OWN) / inputs**0.5)
         self.from_action = nn.Parameter(torch.randn(targets, len(self.action), OWN) / inputs**0.5)

@@ -13,7 +13,7 @@ from cbm.abstraction.method import Setup
 from cbm.abstraction.partition import PartitionSettings
 from cbm.abstraction.partitioned import Fitted, PartitionMethod, Pool
 from cbm.abstraction.restricted import Views
-from cbm.factors import Factors
+from cbm.data.factors import Factors
 
 RELEVANT, IRRELEVANT = 0, 1
 VIEWS = Views(sees=((RELEVANT,), (IRRELEVANT,)), acts=(True, True))
@@ -68,7 +68,7 @@ class Tia(PartitionMethod):
 
 def _error(fitted: Fitted, pool: Pool, index: Tensor, members: Tensor, part: int) -> Tensor:
     """(B,) absolute error of a part's prediction of the reward."""
-    features = fitted.problem.encoder(pool.after[index])
+    features = fitted.dataset.encoder(pool.after[index])
     predicted = fitted.heads[part](features, pool.context[index], members[..., part])
     return torch.as_tensor((predicted - pool.reward[index]).abs())
 

@@ -7,9 +7,9 @@ from importlib import metadata
 
 import numpy as np
 
+from cbm.data.factors import Factors
 from cbm.discovery.decide import Verdicts
 from cbm.discovery.settings import Settings
-from cbm.factors import Factors
 from cbm.graph import ActionEffect, CausalGraph, RewardGraph
 
 

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from cbm.runs import atomic_write_bytes
+from cbm.runs.files import atomic_write_bytes
 
 EVERY_SECONDS = 20.0
 

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from cbm.data.factors import Kind
+from cbm.data.transitions import Transitions
 from cbm.discovery.settings import (
     AT_REST,
     FEWEST_APART,
@@ -30,8 +32,6 @@ from cbm.discovery.settings import (
     Settings,
 )
 from cbm.discovery.targets import action_columns, change, self_memory
-from cbm.factors import Kind
-from cbm.transitions import Transitions
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 The order is that of the method: dynamics (shared by all tasks) and rewards, then the abstraction, which is read off
 the graph. With a run directory everything is written there, and the same call goes on where a stopped one was.
-The phases themselves are in `pipeline.py`; the published networks (preset `paper`, model `demi`) in `study.py`.
+The phases themselves are in `pipeline.py`; the published networks (preset `paper`, model `demi`) in
+`network_pipeline.py`.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from pathlib import Path
 
 import numpy as np
 
-from cbm.discovery import study
+from cbm.data.transitions import Transitions
+from cbm.discovery import network_pipeline
 from cbm.discovery.assemble import assemble, reward_graphs
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.last_action import last_actions
-from cbm.discovery.models import check_settings
+from cbm.discovery.models.registry import check_settings
 from cbm.discovery.pipeline import Progress, build_problems, ceiling, measure_problems, runner_for, verdicts
 from cbm.discovery.predict import Predictor
 from cbm.discovery.runfiles import RunFiles
 from cbm.discovery.settings import Settings
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
-from cbm.knowledge import Knowledge
-from cbm.transitions import Transitions
+from cbm.graph.knowledge import Knowledge
 
 SHORTEST = 50  # transitions
 
@@ -92,7 +93,7 @@ def fit(
         print(f"cbm: {checkpoint.problem_with_file}", file=sys.stderr)
     earlier = float(checkpoint.notes.get("elapsed", 0.0))
     job = _Call(data, settings, seed, minutes, steps, workers, checkpoint, files, progress, started - earlier)
-    graph = job.networks() if study.published(settings) else job.refits()
+    graph = job.networks() if network_pipeline.published(settings) else job.refits()
     graph = (knowledge or Knowledge()).apply(graph)
     predictor = job.predictor(graph) if predict else None
     files.finish(graph, predictor, job.held(), time.perf_counter() - started + earlier, job.updates())
@@ -147,14 +148,15 @@ class _Call:
         )  # fmt: skip
 
     def networks(self) -> CausalGraph:
-        """The published networks and their thresholds (`study.py`)."""
+        """The published networks and their thresholds (`network_pipeline.py`)."""
         train, held = self.data.split(self.settings.held_out, seed=self.seed)
-        found = study.study_log(train, held, self.settings, self.seed, self.ceiling.deadline, self.steps,
-                                self.checkpoint, self.report)  # fmt: skip
+        found = network_pipeline.run_networks(
+            train, held, self.settings, self.seed, self.ceiling.deadline, self.steps, self.checkpoint, self.report
+        )  # fmt: skip
         names, of_rewards = list(self.data.rewards), found.rewards
         rewards = reward_graphs(self.data.factors, names, of_rewards, action=False) if of_rewards is not None else {}
         dynamics = found.dynamics
-        index = np.array([target.index for target in dynamics.problem.targets], int)
+        index = np.array([target.index for target in dynamics.dataset.targets], int)
         return assemble(
             self.data.factors, len(self.data), index, dynamics.moving, dynamics.memory, found.verdicts, rewards,
             self.settings, time.perf_counter() - self.started,
@@ -166,9 +168,11 @@ class _Call:
     def predictor(self, graph: CausalGraph) -> Predictor | None:
         """Small networks that see only the causes found; none beyond the ceiling or for published networks."""
         late = self.ceiling.deadline is not None and time.monotonic() > self.ceiling.deadline
-        if study.published(self.settings) or late or not graph.settled.all():
+        if network_pipeline.published(self.settings) or late or not graph.settled.all():
             return None
-        return study.train_predictor(self.data, graph, self.settings, self.seed, self.checkpoint, self.report)
+        return network_pipeline.train_predictor(
+            self.data, graph, self.settings, self.seed, self.checkpoint, self.report
+        )
 
     def updates(self) -> dict[str, int]:
         return dict(self.checkpoint.notes.get("updates", {}))

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from cbm.data.factors import Factors
+from cbm.data.transitions import SAME, Transitions
 from cbm.discovery.settings import CONTINUED, REPETITION, ROWS_PER_COLUMN
 from cbm.errors import DataError
-from cbm.factors import Factors
-from cbm.transitions import SAME, Transitions
 
 
 def with_last_action(data: Transitions) -> Transitions:

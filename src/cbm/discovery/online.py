@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cbm.data.factors import Factors
+from cbm.data.transitions import Transitions
 from cbm.discovery.assemble import assemble
 from cbm.discovery.decide import above_shadows
-from cbm.discovery.follow import Follower, unfinished
-from cbm.discovery.model import Batch
-from cbm.discovery.problem import Problem, Rows, dynamics_problem, dynamics_rows
+from cbm.discovery.models.base import Batch
+from cbm.discovery.online_estimator import OnlineEstimator, unfinished
 from cbm.discovery.settings import ONLINE_MEMORY, ONLINE_RATE, Settings
-from cbm.factors import Factors
+from cbm.discovery.tensor_dataset import Rows, TensorDataset, dynamics_dataset, dynamics_rows
 from cbm.graph import CausalGraph
-from cbm.transitions import Transitions
 
 
 class DynamicsSource:
@@ -28,12 +28,12 @@ class DynamicsSource:
 
     def fit(
         self, train: Transitions, held: Transitions, settings: Settings, seed: int
-    ) -> tuple[Problem, dict[str, Tensor]]:
-        found = dynamics_problem(train, held, settings.shadows, seed, settings.differences)
-        return found.problem, {"moving": torch.tensor(found.moving), "memory": torch.tensor(found.memory)}
+    ) -> tuple[TensorDataset, dict[str, Tensor]]:
+        found = dynamics_dataset(train, held, settings.shadows, seed, settings.differences)
+        return found.dataset, {"moving": torch.tensor(found.moving), "memory": torch.tensor(found.memory)}
 
-    def rows(self, problem: Problem, data: Transitions, rng: np.random.Generator) -> Rows:
-        return dynamics_rows(problem, data, rng)
+    def rows(self, dataset: TensorDataset, data: Transitions, rng: np.random.Generator) -> Rows:
+        return dynamics_rows(dataset, data, rng)
 
 
 class OnlineDiscovery:
@@ -50,50 +50,50 @@ class OnlineDiscovery:
         known = warm_up.factors if warm_up is not None else factors
         assert known is not None, "either warm-up data or factors must be given"
         self.factors, self.settings = known, settings or unfinished(Settings())
-        self.follower = Follower(DynamicsSource(), self.settings, seed, memory)
+        self.estimator = OnlineEstimator(DynamicsSource(), self.settings, seed, memory)
         self.rng = np.random.default_rng([seed, 3])
         if warm_up is not None:
-            self.follower.refit(*warm_up.split(self.settings.held_out, seed=seed))
+            self.estimator.refit(*warm_up.split(self.settings.held_out, seed=seed))
 
     def learn(self, train: Transitions, held: Transitions, updates: int) -> dict[str, float]:
         """Gradient steps on all rows so far, and a measurement on held-out ones; returns mean losses."""
-        return self.follower.learn(train, held, updates)
+        return self.estimator.learn(train, held, updates)
 
     def update(self, batch: Transitions) -> dict[str, float]:
         """One gradient step on new (or replayed) transitions; returns the losses."""
-        fitted = self.follower.fitted
+        fitted = self.estimator.fitted
         assert fitted is not None, "single updates need warm-up data"
-        rows = dynamics_rows(fitted.problem, batch, self.rng)
+        rows = dynamics_rows(fitted.dataset, batch, self.rng)
         numbers = fitted.trainer.learn(Batch.of(rows, torch.arange(len(rows)), fitted.trainer.generator), ONLINE_RATE)
         return {name: float(value) for name, value in numbers.items()}
 
     def evaluate(self, held: Transitions) -> np.ndarray:
         """Move the running CMI towards its value on held-out transitions; returns it, shadows left out."""
-        fitted = self.follower.fitted
+        fitted = self.estimator.fitted
         assert fitted is not None, "an evaluation needs warm-up data"
-        self.follower.calls += 1  # other rows each time
-        self.follower.measure(dynamics_rows(fitted.problem, held, self.rng))
-        assert self.follower.running is not None
-        cmi = self.follower.running[0, [target.index for target in fitted.problem.targets]]
-        return above_shadows(cmi, fitted.problem.real_inputs)[:, : fitted.problem.real_inputs]
+        self.estimator.calls += 1  # other rows each time
+        self.estimator.measure(dynamics_rows(fitted.dataset, held, self.rng))
+        assert self.estimator.running is not None
+        cmi = self.estimator.running[0, [target.index for target in fitted.dataset.targets]]
+        return above_shadows(cmi, fitted.dataset.real_inputs)[:, : fitted.dataset.real_inputs]
 
     def graph(self) -> CausalGraph:
         """The graph as it stands; before the first evaluation every cell is an undecided edge."""
-        fitted, verdicts = self.follower.fitted, self.follower.verdicts()
+        fitted, verdicts = self.estimator.fitted, self.estimator.verdicts()
         if fitted is None or verdicts is None:
             return undecided_graph(self.factors, self.settings)
         notes = {name: value.numpy() for name, value in fitted.notes.items()}
-        index = np.array([target.index for target in fitted.problem.targets], int)
+        index = np.array([target.index for target in fitted.dataset.targets], int)
         return assemble(
-            self.factors, self.follower.seen, index, notes["moving"], notes["memory"], verdicts, {}, self.settings, 0.0
+            self.factors, self.estimator.seen, index, notes["moving"], notes["memory"], verdicts, {}, self.settings, 0.0
         )
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that `learn` changes; `restore` undoes it."""
-        return self.follower.tensors()
+        return self.estimator.tensors()
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        self.follower.restore(tensors)
+        self.estimator.restore(tensors)
 
 
 def undecided_graph(factors: Factors, settings: Settings) -> CausalGraph:

@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
-from cbm.checks import unknown_name
+from cbm.data.transitions import Transitions
 from cbm.discovery.decide import Verdicts
-from cbm.discovery.follow import Follower, unfinished
-from cbm.discovery.problem import Problem, Rows, reward_problem, reward_rows
+from cbm.discovery.online_estimator import OnlineEstimator, unfinished
 from cbm.discovery.settings import REWARD_SHARE, Settings
-from cbm.transitions import Transitions
+from cbm.discovery.tensor_dataset import Rows, TensorDataset, reward_dataset, reward_rows
+from cbm.errors import unknown_name
 
 WIDTH, BATCH, ROWS = 128, 320, 6000  # one target needs fewer units, and affords more rows
 
@@ -30,15 +30,15 @@ class RewardSource:
 
     def fit(
         self, train: Transitions, held: Transitions, settings: Settings, seed: int
-    ) -> tuple[Problem, dict[str, Tensor]]:
+    ) -> tuple[TensorDataset, dict[str, Tensor]]:
         rewards = [self.task]
-        found = reward_problem(
+        found = reward_dataset(
             train, held, rewards, settings.shadows, seed, self.state_action, settings.differences, among_variables=True
         )
         return found, {}
 
-    def rows(self, problem: Problem, data: Transitions, rng: np.random.Generator) -> Rows:
-        return reward_rows(problem, data, [self.task], rng, self.state_action)
+    def rows(self, dataset: TensorDataset, data: Transitions, rng: np.random.Generator) -> Rows:
+        return reward_rows(dataset, data, [self.task], rng, self.state_action)
 
 
 class OnlineReward:
@@ -48,23 +48,23 @@ class OnlineReward:
         self.task = task
         self.settings = settings or reward_settings(Settings())
         source = RewardSource(task, self.settings.reward_inputs == "state-action")
-        self.follower = Follower(source, self.settings, seed, keep_in_doubt=True)
+        self.estimator = OnlineEstimator(source, self.settings, seed, keep_in_doubt=True)
 
     def learn(self, train: Transitions, held: Transitions, updates: int) -> dict[str, float]:
         """Some updates and one measurement; returns the losses."""
         if self.task not in train.rewards:
             raise unknown_name("unknown reward", self.task, train.rewards)
-        return self.follower.learn(train, held, updates)
+        return self.estimator.learn(train, held, updates)
 
     def verdicts(self) -> Verdicts | None:
         """(1, inputs) about the state variables, then the action and context if there are any; None before data."""
-        return self.follower.verdicts()
+        return self.estimator.verdicts()
 
     def tensors(self) -> dict[str, Tensor]:
-        return self.follower.tensors()
+        return self.estimator.tensors()
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        self.follower.restore(tensors)
+        self.estimator.restore(tensors)
 
 
 def reward_settings(settings: Settings) -> Settings:

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
+from cbm.data.transitions import Transitions
 from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_dataset, some_rows
 from cbm.discovery.decide import Verdicts
 from cbm.discovery.judge import Pooled, judge, open_cells, pool
 from cbm.discovery.settings import LAST_ACTION_WORTH, Settings
 from cbm.jobs import Job, Pool, Shared, Store, default_workers
-from cbm.transitions import Transitions
 
 Progress = Callable[[str, float], None]
 """Stage ("screening", "measuring", "measuring again", "prediction") and the fraction of it that is done."""

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbm.discovery.local import Local
-from cbm.discovery.problem import Dynamics
+from cbm.data.factors import Factors
+from cbm.discovery.models.candidates import CandidateNetworks
+from cbm.discovery.models.trunk import NOTHING
 from cbm.discovery.targets import TABLE, action_columns, wrap
-from cbm.discovery.trunk import NOTHING
-from cbm.factors import Factors
+from cbm.discovery.tensor_dataset import Dynamics
 
 WINDOW = 6  # knots on either side of the winner that refine it
 ROWS = 2048  # predicted at once
@@ -29,7 +29,7 @@ class Predictor:
 
     factors: Factors
     dynamics: Dynamics
-    model: Local
+    model: CandidateNetworks
     """Restricted to the causes of each variable."""
 
     def step(self, obs: np.ndarray, action: np.ndarray) -> np.ndarray:
@@ -50,14 +50,14 @@ class Predictor:
 
     @torch.no_grad()
     def _chunk(self, obs: np.ndarray, action: np.ndarray) -> np.ndarray:
-        problem = self.dynamics.problem
-        if not problem.targets:
+        dataset = self.dynamics.dataset
+        if not dataset.targets:
             return obs.copy()
         x = self.columns(obs, action)
-        heads = self.model.heads(self.model.encoder(x), torch.full((len(problem.targets), len(x)), NOTHING))
+        heads = self.model.heads(self.model.encoder(x), torch.full((len(dataset.targets), len(x)), NOTHING))
         raw = self._explicit(heads) if self.model.explicit else self._implicit(torch.bmm(heads, self.model.curve))
         result = obs.copy()
-        for k, target in enumerate(problem.targets):
+        for k, target in enumerate(dataset.targets):
             base = obs[:, target.index] if target.changes else 0.0
             value = base + raw[k]
             result[:, target.index] = wrap(value) if target.kind == "angle" else value
@@ -65,16 +65,16 @@ class Predictor:
 
     def columns(self, obs: np.ndarray, action: np.ndarray) -> Tensor:
         """Standardised input columns; shadows, which no cause is, stay zero."""
-        problem = self.dynamics.problem
+        dataset = self.dynamics.dataset
         inputs = np.concatenate([obs, action_columns(action, self.factors.discrete_actions)], 1)
-        x = np.zeros((len(obs), problem.encoder.columns), np.float32)
-        x[:, : inputs.shape[1]] = problem.columns(inputs)
+        x = np.zeros((len(obs), dataset.encoder.columns), np.float32)
+        x[:, : inputs.shape[1]] = dataset.columns(inputs)
         return torch.from_numpy(x)
 
     def _explicit(self, heads: Tensor) -> np.ndarray:
-        problem = self.dynamics.problem
-        raw = heads[..., 0].double().numpy() * problem.outputs.std[:, None] + problem.outputs.mean[:, None]
-        for k, target in enumerate(problem.targets):
+        dataset = self.dynamics.dataset
+        raw = heads[..., 0].double().numpy() * dataset.outputs.std[:, None] + dataset.outputs.mean[:, None]
+        for k, target in enumerate(dataset.targets):
             if target.levels:
                 raw[k] = target.coordinate.values[heads[k, :, : target.levels].argmax(-1).numpy()]
         return raw
@@ -84,7 +84,7 @@ class Predictor:
         u = refine(scores).double().numpy()
         raw = np.empty_like(u)
         grid = np.linspace(0, 1, TABLE)
-        for k, target in enumerate(self.dynamics.problem.targets):
+        for k, target in enumerate(self.dynamics.dataset.targets):
             raw[k] = np.interp(u[k], grid, self.inverse[k])
             if target.levels:
                 raw[k] = target.coordinate.values[_likeliest_level(scores[k], target.coordinate.upper)]
@@ -93,7 +93,7 @@ class Predictor:
     @cached_property
     def inverse(self) -> np.ndarray:
         """(K, TABLE) the value at each u."""
-        return np.stack([target.coordinate.inverse_table() for target in self.dynamics.problem.targets])
+        return np.stack([target.coordinate.inverse_table() for target in self.dynamics.dataset.targets])
 
 
 def refine(scores: Tensor) -> Tensor:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cbm.data.transitions import Transitions
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.settings import Settings
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
-from cbm.knowledge import Knowledge
-from cbm.runs import atomic_write_text
-from cbm.transitions import Transitions
+from cbm.graph.knowledge import Knowledge
+from cbm.runs.files import atomic_write_text
 
 if TYPE_CHECKING:
+    from cbm.discovery.network_pipeline import Report
     from cbm.discovery.pipeline import Progress
     from cbm.discovery.predict import Predictor
-    from cbm.discovery.study import Report
 
 HORIZONS = (1, 2, 5, 10, 20)  # steps of the rollouts whose error is reported
 STAGES = {"dynamics: evidence": "dynamics", "rewards: evidence": "rewards"}

@@ -1,4 +1,4 @@
-"""The fitted part of a problem (scales, knots, targets) as tensors and back, for checkpoints of growing data.
+"""The fitted part of a dataset (scales, knots, targets) as tensors and back, for checkpoints of growing data.
 
 The rows are left out: they are made again from the data, in the coordinates stored here.
 """
@@ -13,20 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbm.discovery.inputs import Encoder
-from cbm.discovery.problem import Problem, Rows, Scale
+from cbm.data.factors import Kind
+from cbm.discovery.models.encoder import Encoder
 from cbm.discovery.targets import Coordinate, Target
-from cbm.factors import Kind
+from cbm.discovery.tensor_dataset import Rows, Scale, TensorDataset
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ENCODER = ("source", "wave", "low", "high", "mean", "groups", "partners", "pairs", "gains")
 COORDINATE = ("values", "lower", "upper")
 
 
-def without_rows(problem: Problem) -> Problem:
-    """The same problem with nothing to train or measure on."""
-    rows = _no_rows(len(problem.columns.mean) + len(problem.shadow_columns), len(problem.targets))
-    return replace(problem, train=rows, held=rows)
+def without_rows(dataset: TensorDataset) -> TensorDataset:
+    """The same dataset with nothing to train or measure on."""
+    rows = _no_rows(len(dataset.columns.mean) + len(dataset.shadow_columns), len(dataset.targets))
+    return replace(dataset, train=rows, held=rows)
 
 
 def _no_rows(columns: int, targets: int) -> Rows:
@@ -34,26 +34,26 @@ def _no_rows(columns: int, targets: int) -> Rows:
     return Rows(torch.zeros(0, columns), none, none, none, none.long(), np.zeros(0, np.int64))
 
 
-def problem_tensors(problem: Problem) -> dict[str, Tensor]:
+def dataset_tensors(dataset: TensorDataset) -> dict[str, Tensor]:
     """All but the rows; every tensor is a copy."""
-    tensors = {f"encoder.{name}": getattr(problem.encoder, name).clone() for name in ENCODER}
+    tensors = {f"encoder.{name}": getattr(dataset.encoder, name).clone() for name in ENCODER}
     tensors["sizes"] = torch.tensor(
-        [problem.encoder.columns, problem.encoder.inputs, problem.variables, problem.real_inputs]
+        [dataset.encoder.columns, dataset.encoder.inputs, dataset.variables, dataset.real_inputs]
     )
     for name in ("columns", "outputs"):
-        scale: Scale = getattr(problem, name)
+        scale: Scale = getattr(dataset, name)
         tensors[name] = torch.tensor(np.stack([scale.mean, scale.std]))
-    tensors["shadows"] = torch.tensor(problem.shadow_columns, dtype=torch.int64)
-    plan = [(t.index, KINDS.index(t.kind), int(t.changes), len(t.coordinate.values)) for t in problem.targets]
+    tensors["shadows"] = torch.tensor(dataset.shadow_columns, dtype=torch.int64)
+    plan = [(t.index, KINDS.index(t.kind), int(t.changes), len(t.coordinate.values)) for t in dataset.targets]
     tensors["targets"] = torch.tensor(plan, dtype=torch.int64).view(-1, 4)
     for name in COORDINATE:
-        parts = [getattr(target.coordinate, name) for target in problem.targets]
+        parts = [getattr(target.coordinate, name) for target in dataset.targets]
         tensors[f"coordinate.{name}"] = torch.tensor(np.concatenate([np.zeros(0), *parts]))
     return tensors
 
 
-def problem_from_tensors(tensors: Mapping[str, Tensor]) -> Problem:
-    """The undo of `problem_tensors`, without rows."""
+def dataset_from_tensors(tensors: Mapping[str, Tensor]) -> TensorDataset:
+    """The undo of `dataset_tensors`, without rows."""
     columns_read, inputs, variables, real_inputs = (int(v) for v in tensors["sizes"])
     parts = {name: tensors[f"encoder.{name}"].clone() for name in ENCODER}
     encoder = Encoder(**parts, columns=columns_read, inputs=inputs)
@@ -67,4 +67,4 @@ def problem_from_tensors(tensors: Mapping[str, Tensor]) -> Problem:
     columns, outputs = (Scale(*tensors[name].numpy().copy()) for name in ("columns", "outputs"))
     shadows = tensors["shadows"].numpy().copy()
     nothing = _no_rows(len(columns.mean) + len(shadows), len(targets))
-    return Problem(encoder, targets, variables, real_inputs, columns, outputs, shadows, nothing, nothing)
+    return TensorDataset(encoder, targets, variables, real_inputs, columns, outputs, shadows, nothing, nothing)

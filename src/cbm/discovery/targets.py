@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cbm.data.factors import Kind
+from cbm.data.transitions import Transitions
 from cbm.discovery.settings import ATOM
-from cbm.factors import Kind
-from cbm.transitions import Transitions
 
 TABLE = 2049  # points of the table that inverts the coordinate
 

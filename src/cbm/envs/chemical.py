@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cbm.checks import unknown_name
+from cbm.data.factors import Factors, Kind, Variable
 from cbm.envs.chemical_graphs import GRAPHS, ancestry, named_graph, one_step_graph
 from cbm.envs.world import Policy, Rng, WorldBase, check_policy, whole_number, yes_or_no
-from cbm.errors import DataError
-from cbm.factors import Factors, Kind, Variable
+from cbm.errors import DataError, unknown_name
 
 GAIN = 3.0  # of the networks' orthogonal weights
 BIAS = 0.2  # their biases are uniform in [-BIAS, BIAS]

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cbm.data.transitions import Transitions
 from cbm.envs.world import World
 from cbm.errors import DataError
-from cbm.transitions import Transitions
 
 CHUNK = 16
 """Episodes that share a stream of random numbers, where a world is collected in parallel."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cbm.data.factors import Factors, Variable
 from cbm.envs.world import Policy, Rng, WorldBase, check_policy, check_values, whole_number, yes_or_no
-from cbm.factors import Factors, Variable
 
 REACH = 0.12  # the hand holds a block when it is closer than this along every axis
 STEP = 0.06  # largest displacement of the hand in one step

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cbm.transitions import Transitions
+from cbm.data.transitions import Transitions
 
 MOVED_METRES = 0.001
 """An object has moved when it is this far from where it was one step earlier."""

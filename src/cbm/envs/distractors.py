@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from cbm.data.factors import Factors, Variable
 from cbm.envs.world import Policy, Rng, World, check_values, whole_number
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
 
 MOST = 5000  # of each kind: a graph has a cell for every two variables
 

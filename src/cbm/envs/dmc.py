@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from cbm.data.factors import Factors, Variable
 from cbm.envs.screen import check_picture, import_simulator
 from cbm.envs.waves import Waves
 from cbm.envs.world import Policy, Rng, WorldBase, check_policy, check_values
 from cbm.errors import DataError
-from cbm.factors import Factors, Variable
 
 LARGEST = (1280, 960)  # width and height of pictures
 INSTALL = "pip install 'cbm-rl[mujoco]'"

@@ -15,11 +15,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from cbm.checks import unknown_name
+from cbm.data.factors import Factors
 from cbm.envs.registry import make_world
 from cbm.envs.world import World, check_values, drawn, whole_number, yes_or_no
-from cbm.errors import DataError
-from cbm.factors import Factors
+from cbm.errors import DataError, unknown_name
 
 Observation = Literal["box", "dict"]
 Observed = np.ndarray | dict[str, np.ndarray]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from cbm.data.factors import Factors, Variable
 from cbm.envs.world import Policy, Rng, WorldBase, check_policy
-from cbm.factors import Factors, Variable
 
 NAMES = ("position", "speed", "light", "countdown", "radio", "wind")
 POSITION, SPEED, LIGHT, COUNTDOWN, RADIO, WIND = range(6)

@@ -12,10 +12,9 @@ import inspect
 from dataclasses import dataclass
 from typing import Any, cast
 
-from cbm.checks import unknown_name
 from cbm.envs.distractors import Distractors
 from cbm.envs.world import World, whole_number
-from cbm.errors import DataError
+from cbm.errors import DataError, unknown_name
 
 SIMULATORS = {"numpy": (), "mujoco": ("mujoco", "dm_control"), "robosuite": ("mujoco", "robosuite")}
 """The modules that each backend needs; all but the first come with an extra of the same name."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cbm.data.factors import ACTION
 from cbm.envs.changes import Changes
 from cbm.envs.visits import Visits, visit
 from cbm.envs.world import World, check_policy
 from cbm.errors import DataError
-from cbm.factors import ACTION
 
 CHUNK = 1000
 """States stepped at once."""

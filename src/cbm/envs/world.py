@@ -14,8 +14,8 @@ from typing import Protocol, cast
 
 import numpy as np
 
+from cbm.data.factors import Factors
 from cbm.errors import DataError
-from cbm.factors import Factors
 
 Rng = np.random.Generator
 Policy = Callable[[np.ndarray, Rng], np.ndarray]

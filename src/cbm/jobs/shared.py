@@ -10,7 +10,7 @@ import numpy as np
 
 from cbm.errors import DataError
 from cbm.jobs.files import check_name, plain_arrays
-from cbm.runs import atomic_file
+from cbm.runs.files import atomic_file
 
 
 class Shared:

@@ -15,7 +15,7 @@ import numpy as np
 
 from cbm.errors import DataError
 from cbm.jobs.files import check_name, plain_arrays
-from cbm.runs import atomic_file
+from cbm.runs.files import atomic_file
 
 _DIGEST = "sha256"
 _ABANDONED = 600.0  # seconds without a write, after which a temporary file belongs to nobody

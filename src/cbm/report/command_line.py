@@ -7,9 +7,9 @@ import shlex
 from typing import Any
 
 from cbm.errors import DataError
+from cbm.learning.settings import preset
 from cbm.report.learning import LearningRun
 from cbm.report.variants import flatten
-from cbm.tasks.settings import preset
 
 _WORLD_FLAGS = ("backend", "distractors")
 """Options of worlds that have a flag of their own."""

@@ -16,7 +16,7 @@ from cbm.report.aggregate import counted, curve, measure_of
 from cbm.report.learning import is_learning_run, read_learning_run
 from cbm.report.palette import LIGHT, styles
 from cbm.report.variants import Panel, line_labels, panels
-from cbm.runs import atomic_write_bytes, atomic_write_text
+from cbm.runs.files import atomic_write_bytes, atomic_write_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

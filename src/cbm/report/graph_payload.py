@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbm.abstraction.advice import advice
-from cbm.abstraction.explain import explain
-from cbm.abstraction.rules import cbm_abstraction
 from cbm.graph import CausalGraph, RewardGraph
+from cbm.graph.advice import advice
+from cbm.graph.explain import explain
+from cbm.graph.rules import cbm_abstraction
 
 BoolArray = NDArray[np.bool_]
 

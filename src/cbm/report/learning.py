@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbm.checks import names_list, read_json, unknown_name
-from cbm.errors import DataError
-from cbm.factors import Factors
+from cbm.data.factors import Factors
+from cbm.errors import DataError, unknown_name
+from cbm.graph.checks import names_list
+from cbm.runs.files import read_json
 
 HEADER = ("step", "seconds", "return", "success", "length", "kept", "seed", "method", "task")
 FloatArray = NDArray[np.float64]

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbm.checks import read_json, zeros_and_ones
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
+from cbm.graph.checks import zeros_and_ones
 from cbm.report.comparison import compare
 from cbm.report.graph_payload import bits, matrix_payload, name_groups, reward_payload
 from cbm.report.learning import is_learning_run, read_learning_run
 from cbm.report.palette import style_sheet
-from cbm.runs import atomic_write_text
+from cbm.runs.files import atomic_write_text, read_json
 
 # In the order in which they are joined: later files use what earlier ones define.
 SCRIPTS = (

@@ -10,7 +10,7 @@ from typing import Any
 from cbm.errors import DataError
 from cbm.report.comparison import compare
 from cbm.report.learning import is_learning_run, read_learning_run
-from cbm.runs import atomic_write_text
+from cbm.runs.files import atomic_write_text
 
 COLUMNS = (
     *("world", "options", "task", "variables", "method", "seeds", "unfinished", "demonstrations", "measure"),

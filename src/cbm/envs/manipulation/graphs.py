@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from cbm.data.factors import Factors
 from cbm.envs.manipulation.layout import Quantity
-from cbm.factors import Factors
 
 ACTION = "action"
 

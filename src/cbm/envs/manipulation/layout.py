@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cbm.data.factors import Factors, Variable
 from cbm.envs.manipulation.backend import SceneSpec, Vector
-from cbm.factors import Factors, Variable
 
 MARKERS = 3
 ACTIONS = ("move_x", "move_y", "move_z", "grip")

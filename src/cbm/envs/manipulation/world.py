@@ -13,13 +13,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from cbm.checks import unknown_name
 from cbm.envs.manipulation.backend import RATE, TABLE, Backend, SceneSpec, Vector
 from cbm.envs.manipulation.graphs import graph, parents
 from cbm.envs.manipulation.layout import MARKERS, View, factors_of, quantities, with_component
 from cbm.envs.manipulation.tasks import STAGES
 from cbm.envs.world import Policy, Rng, WorldBase, check_policy, check_values, whole_number
-from cbm.errors import DataError
+from cbm.errors import DataError, unknown_name
 
 BACKENDS = {
     "mujoco": "cbm.envs.manipulation.simulator:MujocoBackend",

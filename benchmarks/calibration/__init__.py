@@ -1,0 +1,42 @@
+"""How often discovery is right, wrong and undecided, on many kinds of systems with known graphs.
+
+`kinds` is the table of systems, `baselines` the other methods, `counts` what is counted, `run` the benchmark. The
+options are here, so that the systems can be used without importing all of discovery.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Options:
+    """Which systems, how much data, and who else is asked."""
+
+    seed: int = 0
+    """Added to every one of `seeds`."""
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    """Each draws a system of its own, its data and the split."""
+    kinds: tuple[str, ...] = ()
+    """Such as vehicle heavy-tails pendulum-gym. Left out: all."""
+    rows_scale: float = 1.0
+    """The usual number of rows of each kind times this; 200 rows at least."""
+    baselines: bool = True
+    """Linear regression, additive regression, boosted trees, and refits without each input (the slowest by far)."""
+    discovery: bool = True
+    """Our own method; without it only the baselines are computed."""
+    workers: int = 1
+    """Processes that discovery may use; data sets and baselines come one after the other."""
+    quick: bool = False
+    """One small data set: a check of the plumbing, not a measurement."""
+    out: Path | None = None
+    """CSV file for the rows; those already in it are not computed again."""
+
+
+def main(options: Options) -> dict[str, Any]:
+    """One row per kind, method and seed; their means over the seeds; the totals of each method."""
+    from benchmarks.calibration.run import run
+
+    return run(options)

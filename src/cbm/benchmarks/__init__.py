@@ -1,1 +1,0 @@
-"""Measurements, not tests: speed, accuracy against alternatives, cost of prediction. `cbm bench NAME`."""

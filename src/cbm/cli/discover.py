@@ -1,0 +1,190 @@
+"""`cbm discover`: from a log to the causal graph and the state that each reward needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from cbm.cli.arguments import (
+    Flag,
+    MaybeFloat,
+    MaybeInt,
+    MaybePath,
+    at_least,
+    check_seed,
+    parse,
+    together,
+)
+from cbm.cli.console import Stages, print_json, show
+from cbm.cli.paths import check_run, made_directory
+from cbm.cli.results import result_json, show_result
+from cbm.data.transitions import Transitions
+from cbm.discovery.settings import ModelName, Preset, Settings, preset
+from cbm.errors import DataError
+from cbm.graph import CausalGraph
+from cbm.graph.knowledge import Knowledge
+
+STAGES = {
+    "screening": "looking at everything",
+    "measuring": "refitting without each candidate",
+    "measuring again": "looking again where it is close",
+    "dynamics": "learning the dynamics",
+    "rewards": "learning the rewards",
+    "prediction": "testing predictions",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Learn the causal graph of a log and, for each reward in it, the state that the reward needs.
+
+    Example: cbm discover log.npz --out runs/mine
+
+    The log holds obs (T, d), action (T, a), next_obs (T, d) and any number of reward_NAME (T,). The command ends
+    when everything is settled. The run directory gets graph.json, report.html and all that is needed to go on after
+    an interruption: the same command again continues.
+    """
+
+    data: Positional[str]
+    """The log: a .npz, .csv or .parquet file, or minari:NAME for a Minari dataset on this machine."""
+    out: Path
+    """Run directory, made if it does not exist."""
+    model: ModelName = "implicit"
+    """implicit: contrastive critics (CBM).
+    explicit: Gaussian and categorical heads (CDL).
+    demi: a learned conditional critic."""
+    preset: Preset = "fast"
+    """fast: for real use.
+    paper: the published networks and losses, much slower.
+    debug: tiny, to try things out."""
+    minutes: MaybeFloat = None
+    """Ceiling for the whole command. What is not settled by then is undecided, and the same command with more time
+    goes on from there. Left out: none."""
+    steps: MaybeInt = None
+    """Ceiling in work instead of time: measured targets (updates, with --preset paper and --model demi)."""
+    workers: MaybeInt = None
+    """Processes of one thread each that share the work; the result is the same with any number. Left out: all cores."""
+    seed: int = 0
+    """Seed of everything random."""
+    knowledge: MaybePath = None
+    """JSON file of edges that must be there and edges that cannot:
+    {"required": [["cause", "effect"]], "forbidden": [["action", "light"]]}"""
+    rule: Annotated[Literal["calibrated", "threshold"] | None, arg(help_behavior_hint="")] = None
+    """How edges are decided.
+    calibrated: thresholds from inputs that cannot matter, with an undecided zone.
+    threshold: a CMI of at least --epsilon, as in the paper.
+    Left out: threshold with --preset paper, else calibrated."""
+    epsilon: MaybeFloat = None
+    """The threshold, in nats; with the calibrated rule, the highest that a cell can get. Left out: 0.02."""
+    reward_inputs: Literal["next-state", "state-action", "both"] = "next-state"
+    """What a reward may depend on, beside the action: the state after the step, the state before it, or both."""
+    last_action: Literal["auto", "on", "off"] = "auto"
+    """Let models see the action before, too. For logs that do not show all of the state (velocities, forces, delays):
+    a variable that only repeats what was last done is then no cause. The column "action" stands for both.
+    auto: where most rows continue another one."""
+    allow_constant: Flag = False
+    """Accept variables, rewards and actions that never change. Left out: they are taken for a mistake."""
+    json: Flag = False
+    """Print the result as one JSON object."""
+    quiet: Flag = False
+    """No progress, only the result."""
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, arguments, "discover")
+    settings = _settings(options)
+    check_run(options.out)
+    data = _load(options)
+    knowledge = _knowledge(options, data)
+    budget = Budget(options.minutes, options.steps, options.workers)
+    already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet)
+    if options.json:
+        print_json(result_json(graph, data, options.out, already))
+        return
+    if already:
+        show(f"{options.out} is finished already: nothing to do. Its result:\n")
+    show_result(graph, data, options.out, options.last_action == "on")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A ceiling, and how many processes work."""
+
+    minutes: float | None = None
+    steps: int | None = None
+    workers: int | None = None
+
+
+def run_discovery(
+    data: Transitions,
+    settings: Settings,
+    budget: Budget,
+    seed: int,
+    run: Path,
+    knowledge: Knowledge | None,
+    quiet: bool,
+) -> tuple[bool, CausalGraph]:
+    """Discover with progress and write the report; also says whether the run had been finished before."""
+    from cbm.discovery.discover import discover  # here, since it brings torch
+    from cbm.report import write_report
+
+    already = (run / "result.json").is_file() and CausalGraph.load(run).is_settled
+    with made_directory(run), Stages(STAGES, quiet) as progress:
+        try:
+            graph = discover(
+                data,
+                minutes=budget.minutes,
+                steps=budget.steps,
+                workers=budget.workers,
+                settings=settings,
+                seed=seed,
+                run=run,
+                knowledge=knowledge,
+                progress=progress,
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"the state is saved in {run}, the same command goes on from there") from None
+    if not already or not (run / "report.html").is_file():
+        write_report([run], run / "report.html")
+    return already, graph
+
+
+def _settings(options: Options) -> Settings:
+    """Everything that the options alone can get wrong."""
+    together(minutes=options.minutes, steps=options.steps)
+    at_least("--minutes", options.minutes, 0, above=True)
+    at_least("--steps", options.steps, 1)
+    check_seed(options.seed)
+    at_least("--epsilon", options.epsilon, 0, above=True)
+    at_least("--workers", options.workers, 1)
+    settings = preset(options.preset, options.model)
+    settings = replace(settings, reward_inputs=options.reward_inputs, last_action=options.last_action)
+    if options.rule is not None:
+        settings = replace(settings, rule=options.rule)
+    if options.epsilon is not None:
+        if settings.rule == "calibrated":
+            at_least("--epsilon with the calibrated rule", options.epsilon, settings.smallest_effect)
+        settings = replace(settings, epsilon=options.epsilon)
+    return settings
+
+
+def _load(options: Options) -> Transitions:
+    try:
+        data = Transitions.load(options.data, allow_constant=options.allow_constant)
+    except DataError as error:
+        raise DataError(str(error).replace("set allow_constant", "pass --allow-constant")) from None
+    return data
+
+
+def _knowledge(options: Options, data: Transitions) -> Knowledge | None:
+    if options.knowledge is None:
+        return None
+    knowledge = Knowledge.load(options.knowledge)
+    try:
+        knowledge.masks(data.factors.names, data.rewards)  # names that are not in the log
+    except DataError as error:
+        raise DataError(f"{options.knowledge}: {error}") from None
+    return knowledge

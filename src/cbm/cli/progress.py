@@ -1,0 +1,74 @@
+"""What the commands about policies share: the library they need, and progress with what the policies can do."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from cbm.cli.console import LINE_EVERY, duration, learning_bars, on_terminal
+from cbm.errors import DataError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
+    from cbm.learning.algorithm1 import Status
+
+
+def check_installed() -> None:
+    """Policies need an extra."""
+    if importlib.util.find_spec("tianshou") is None:
+        raise DataError("policies need Tianshou, which is not installed: pip install 'cbm-rl[tasks]'")
+
+
+class Watch:
+    """A bar on a terminal, one plain line a minute elsewhere. Call it with a `Status`, as often as there is one."""
+
+    def __init__(self, title: str, quiet: bool = False):
+        self.title, self.quiet = title, quiet
+        self.bars: Bars | None = None
+        self.started = self.last_line = self.last_drawn = time.monotonic()
+
+    def __enter__(self) -> Watch:
+        self.started = self.last_line = time.monotonic()
+        if on_terminal() and not self.quiet:
+            self.bars = learning_bars()
+            self.task = self.bars.add_task(f"learning {self.title}", total=1.0, told="")
+            self.bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bars is not None:
+            self.bars.stop()
+
+    def __call__(self, status: Status) -> None:
+        now = time.monotonic()
+        if self.bars is not None:
+            if now - self.last_drawn > 0.2:
+                self.last_drawn = now
+                self.bars.update(self.task, completed=status.done, told=told(status))
+        elif not self.quiet and now - self.last_line >= LINE_EVERY:
+            self.last_line = now
+            so_far = duration(now - self.started)
+            line = f"learning {self.title}: {100 * status.done:.0f} % ({so_far} so far), {told(status)}"
+            print(line, file=sys.stderr, flush=True)
+
+
+def told(status: Status) -> str:
+    """step 20,000; pick: return 51.2, success 40 %, 7 variables."""
+    return "; ".join([f"step {status.step:,}", *(_one(task, latest) for task, latest in status.latest.items())])
+
+
+def _one(task: str, latest: dict[str, float]) -> str:
+    parts = []
+    if "return" in latest:
+        parts.append(f"return {latest['return']:.4g}")
+    if not math.isnan(latest.get("success", math.nan)):
+        parts.append(f"success {100 * latest['success']:.0f} %")
+    parts.append(f"{latest['kept']:.0f} variables")
+    return f"{task}: {', '.join(parts)}"

@@ -1,0 +1,163 @@
+"""`cbm render`: what a world looks like while a policy acts in it."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tyro.conf import Positional
+
+from cbm.cli.arguments import Flag, MaybeInt, MaybeText, at_least, check_seed, parse
+from cbm.cli.console import Stages, plural, print_json, show
+from cbm.cli.paths import check_file, made_directory
+from cbm.cli.world_options import WorldOptions, recipe
+from cbm.envs.world import check_policy
+from cbm.errors import DataError, unknown_name
+
+if TYPE_CHECKING:
+    from cbm.envs.world import World
+
+SUFFIXES = (".gif", ".png")
+LARGEST = 4096
+FASTEST = 50  # pictures in a second
+COLUMNS = 4
+"""Pictures side by side on a sheet."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Draw a world: an animation, a picture of the last state, or a sheet of pictures.
+
+    Example: cbm render block --task pick --out pick.gif
+    """
+
+    env: Positional[str]
+    """Name of the world; `cbm envs` lists them."""
+    out: Path
+    """.gif for an animation; .png for the last state or, with --every, for a sheet of all that were drawn."""
+    policy: MaybeText = None
+    """Who acts. Left out: the policy that has the name of the task, or else the mixed one."""
+    task: MaybeText = None
+    """Say how this task went. Left out: the first one of the world."""
+    steps: MaybeInt = None
+    """Number of steps. Left out: an episode."""
+    every: MaybeInt = None
+    """Draw only every so many steps. Left out: each step of an animation, but at most 50 in a second."""
+    size: str = "320x240"
+    """Width and height of a picture."""
+    seed: int = 0
+    """Seed of everything random."""
+    backend: MaybeText = None
+    """What simulates the world, where there is a choice. Left out: its first one."""
+    option: WorldOptions = ()
+    """Any other option of the world; may be repeated."""
+    force: Flag = False
+    """Overwrite the file if it exists."""
+    json: Flag = False
+    """Print what was drawn as JSON."""
+    quiet: Flag = False
+    """No progress, only the result."""
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, arguments, "render")
+    check_seed(options.seed)
+    at_least("--steps", options.steps, 1)
+    at_least("--every", options.every, 1)
+    width, height = _size(options.size)
+    check_file(options.out, force=options.force, suffixes=SUFFIXES)
+    world = recipe(options.env, options.backend, None, options.option)()
+    task = world.tasks[0] if options.task is None else options.task
+    if task not in world.tasks:
+        raise unknown_name(f"{options.env}: unknown task", task, world.tasks)
+    policy = options.policy or (task if task in world.policies else "mixed")
+    check_policy(options.env, policy, world.policies)
+    with Stages({"render": f"drawing {options.env}"}, options.quiet) as stages:
+        frames, told = film(world, options, policy, (width, height), stages)
+    with made_directory(options.out.parent):
+        _write(options.out, frames, (options.every or frame_steps(world)) / world.frames_per_second)
+    summary = {"out": str(options.out), "env": options.env, "policy": policy, "seed": options.seed, "task": task}
+    summary |= {"steps": told["steps"], "pictures": len(frames), "width": width, "height": height}
+    summary |= {"reward": round(told["rewards"][task], 6), "success": told["success"].get(task)}
+    if options.json:
+        print_json(summary)
+    else:
+        done = {None: "", True: ", succeeded", False: ", did not succeed"}[told["success"].get(task)]
+        pictures = plural(len(frames), "picture")
+        show(f"{options.out}: {pictures}, policy {policy}; task {task}: reward {told['rewards'][task]:.3g}{done}")
+
+
+def film(
+    world: World, options: Options, policy: str, size: tuple[int, int], stages: Stages
+) -> tuple[list[np.ndarray], dict[str, Any]]:
+    """Pictures of one copy, and the sum of rewards and whether each task succeeded at some step."""
+    from cbm.envs.world import drawn
+
+    artist = drawn(world, options.env)
+    rng = np.random.default_rng(options.seed)
+    steps = options.steps or world.horizon
+    every = options.every or (frame_steps(world) if options.out.suffix.lower() == ".gif" else steps)
+    if every > steps:
+        raise DataError(f"--every {every}: there are only {plural(steps, 'step')}")
+    state = world.reset(1, rng)
+    act = world.policy(policy, 1, rng)
+    frames = [] if every == steps else [artist.render(state[0], *size)]
+    rewards = dict.fromkeys(world.tasks, 0.0)
+    success: dict[str, bool] = {}
+    for t in range(1, steps + 1):
+        state = world.step(state, act(state, rng), rng)
+        for task, reward in world.rewards(state).items():
+            rewards[task] += float(reward[0])
+        for task, reached in world.success(state).items():
+            success[task] = success.get(task, False) or bool(reached[0])
+        if t % every == 0:
+            frames.append(artist.render(state[0], *size))
+        stages("render", t / steps)
+    return frames, {"steps": steps, "rewards": rewards, "success": success}
+
+
+def frame_steps(world: World) -> int:
+    """Steps from one picture of an animation to the next: viewers slow down what has more than 50 in a second."""
+    return -(-world.frames_per_second // FASTEST)
+
+
+def durations(pictures: int, seconds: float) -> list[int]:
+    """Milliseconds of each picture. The format has hundredths of a second: short and long ones make up the mean."""
+    ends = np.round(100 * seconds * np.arange(pictures + 1))
+    return [max(20, 10 * int(duration)) for duration in np.diff(ends)]
+
+
+def _write(out: Path, frames: list[np.ndarray], seconds: float) -> None:
+    """`seconds` is the time of the world from one picture to the next."""
+    from PIL import Image
+
+    from cbm.runs.files import atomic_write_bytes
+
+    data = io.BytesIO()
+    if out.suffix.lower() == ".gif":
+        pictures = [Image.fromarray(frame) for frame in frames]
+        shown = durations(len(frames), seconds)
+        pictures[0].save(data, "GIF", save_all=True, append_images=pictures[1:], duration=shown, loop=0)
+    else:
+        Image.fromarray(sheet(frames)).save(data, "PNG")
+    atomic_write_bytes(out, data.getvalue())
+
+
+def sheet(frames: list[np.ndarray]) -> np.ndarray:
+    """All pictures in rows, white where the last row is not full."""
+    columns = min(COLUMNS, len(frames))
+    missing = -len(frames) % columns
+    full = frames + [np.full_like(frames[0], 255)] * missing
+    rows = [np.concatenate(full[k : k + columns], axis=1) for k in range(0, len(full), columns)]
+    return np.concatenate(rows)
+
+
+def _size(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+)x(\d+)", text)
+    if not found or not all(1 <= int(side) <= LARGEST for side in found.groups()):
+        raise DataError(f"--size {text!r}: must be WIDTHxHEIGHT, such as 320x240, and at most {LARGEST}")
+    return int(found[1]), int(found[2])

@@ -1,0 +1,44 @@
+"""What several readers need: packages that may be missing, what a parser said, and a look at the memory first."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from typing import Any
+
+from cbm.errors import DataError
+
+MEMORY_SHARE = 0.8
+
+
+def optional(module: str, purpose: str) -> Any:
+    """Import where it is used, so that other files do without it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise DataError(f"{purpose} needs {package}, which is not installed: pip install {package}") from None
+
+
+def reason(error: BaseException) -> str:
+    """What a parser said, as one printable line: it may quote the damaged bytes."""
+    text = "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
+    return f"{text:.200}" if text else type(error).__name__
+
+
+def check_memory(sizes: Iterable[int]) -> None:
+    needed, available = sum(sizes), available_memory()
+    if available is not None and needed > MEMORY_SHARE * available:
+        raise DataError(
+            f"its arrays take {needed / 1e9:.1f} GB unpacked, more than {MEMORY_SHARE:.0%} of the "
+            f"{available / 1e9:.1f} GB of free memory"
+        )
+
+
+def available_memory() -> int | None:
+    """Bytes that can be used without swapping, or None where the system does not say."""
+    try:
+        with open("/proc/meminfo") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return None

@@ -1,0 +1,249 @@
+"""Transitions: the arrays of a log together with what their columns mean.
+
+Divides rows into episodes, selects rows and splits off held-out data. Reading and writing bytes is left to
+`cbm.data.readers`, the meaning of columns to `cbm.data.factors`, checks of contents to `cbm.data.validate`. Rows count
+from 0 in every message.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cbm.data import readers, validate
+from cbm.data.factors import Factors
+from cbm.data.validate import MIN_ROWS, reward_array
+from cbm.errors import DataError
+
+MIN_EPISODES = 10
+"""With fewer episodes than this, whole episodes are too coarse to hold some out."""
+MIN_BLOCKS = 20
+"""A log with few episodes is cut into at least so many blocks of consecutive rows."""
+SAME = 1e-6
+"""Relative difference within which next_obs[t] and obs[t+1] are the same state, stored twice."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Transitions:
+    """T transitions of d state variables. Checked, and converted to the types below, when made."""
+
+    obs: np.ndarray
+    """(T, d) float64: the state before each step."""
+    action: np.ndarray
+    """(T, a) float64, or (T, 1) int64 when the action is discrete; (T,) is taken as (T, 1)."""
+    next_obs: np.ndarray
+    """(T, d) float64: the state after each step."""
+    factors: Factors
+    """Names and kinds of the columns."""
+    rewards: dict[str, np.ndarray] = field(default_factory=dict)
+    """(T,) float64 for each reward, by its name."""
+    context: dict[str, np.ndarray] = field(default_factory=dict)
+    """(T,) float64 for each thing, such as the goal of an episode, that rewards may depend on and that is no part of
+    the state: always visible to models of rewards, never modelled, never a cause."""
+    terminated: np.ndarray | None = None
+    """(T,) bool: the step reached an end state."""
+    truncated: np.ndarray | None = None
+    """(T,) bool: the episode was cut off after the step."""
+    episode: np.ndarray = None  # type: ignore[assignment]
+    """(T,) int64. When not given: rows up to a flag above, or, without flags, rows that continue each other
+    (a row follows another when its obs is the other's next_obs)."""
+    truth: np.ndarray | None = None
+    """(d, d+1) bool: the true graph, when the world that made the data knows it."""
+    truth_rewards: dict[str, np.ndarray] = field(default_factory=dict)
+    """(d,) bool for each reward: its true parents."""
+
+    def __post_init__(self) -> None:
+        names, rows, d = self.factors.names, validate.row_count(self.obs), len(self.factors)
+        checked: dict[str, Any] = {
+            "obs": validate.table("obs", self.obs, (rows, d), names),
+            "next_obs": validate.table("next_obs", self.next_obs, (rows, d), names),
+            "action": validate.action_table(self.action, rows, self.factors),
+            "rewards": {k: validate.reward_vector(k, v, rows, names) for k, v in self.rewards.items()},
+            "context": {k: validate.context_vector(k, v, rows, names) for k, v in self.context.items()},
+            "terminated": validate.flags("terminated", self.terminated, (rows,)),
+            "truncated": validate.flags("truncated", self.truncated, (rows,)),
+            "truth": validate.flags("truth", self.truth, (d, d + 1)),
+            "truth_rewards": {k: validate.flags(f"truth_reward_{k}", v, (d,)) for k, v in self.truth_rewards.items()},
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        given = self.episode is not None
+        episode = validate.episode_numbers(self.episode, rows) if given else self._infer_episodes()
+        object.__setattr__(self, "episode", episode)
+
+    def _infer_episodes(self) -> np.ndarray:
+        if self.terminated is not None or self.truncated is not None:
+            ended = np.zeros(len(self) - 1, bool)
+            for flag in (self.terminated, self.truncated):
+                ended |= False if flag is None else flag[:-1]
+        else:
+            before, after = self.next_obs[:-1], self.obs[1:]
+            tolerance = SAME * np.maximum(np.abs(before), np.abs(after))
+            ended = (np.abs(before - after) > tolerance).any(axis=1)
+        return np.concatenate([[0], np.cumsum(ended)]).astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.obs)
+
+    def __repr__(self) -> str:
+        size = f"{len(self)} rows, {len(np.unique(self.episode))} episodes, {len(self.factors)} variables"
+        return f"Transitions({size}, rewards: {', '.join(self.rewards) or 'none'})"
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, allow_constant: bool = False) -> Transitions:
+        """Read .npz, .csv, .parquet or `minari:NAME`; layouts are in `cbm.data.readers`.
+
+        A variable, reward or action that has one value in the whole file is refused, since it can only be a
+        mistake or a waste; `allow_constant` keeps it.
+        """
+        try:
+            data = cls.from_arrays(readers.read(path))
+            if not allow_constant:
+                data.check_varies()
+            return data
+        except DataError as error:
+            raise DataError(f"{_shown(path)}: {error}") from None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write .npz or .parquet (everything, exactly) or .csv (the columns only, exactly)."""
+        try:
+            readers.write(path, self.to_arrays())
+        except DataError as error:
+            raise DataError(f"{_shown(path)}: {error}") from None
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> Transitions:
+        """From the arrays of an npz file by name; unknown ones are ignored."""
+        validate.check_present(arrays)
+        truths = {k.removeprefix("truth_reward_"): v for k, v in arrays.items() if k.startswith("truth_reward_")}
+        return cls(
+            obs=arrays["obs"],
+            action=arrays["action"],
+            next_obs=arrays["next_obs"],
+            factors=validate.factors_of(arrays),
+            rewards=validate.rewards_of(arrays),
+            context={k.removeprefix("context_"): v for k, v in arrays.items() if k.startswith("context_")},
+            truth_rewards=truths,
+            terminated=arrays.get("terminated"),
+            truncated=arrays.get("truncated"),
+            episode=arrays.get("episode"),  # type: ignore[arg-type]
+            truth=arrays.get("truth"),
+        )
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of an npz file; the inverse of `from_arrays`."""
+        variables = self.factors.variables
+        arrays = {
+            "obs": self.obs,
+            "action": self.action,
+            "next_obs": self.next_obs,
+            "episode": self.episode,
+            "names": np.array(self.factors.names),
+            "action_names": np.array(self.factors.action_names),
+            "kinds": np.array(self.factors.kinds),
+            "groups": np.array([variable.group for variable in variables]),
+        }
+        for side in ("low", "high"):
+            bounds = [getattr(variable, side) for variable in variables]
+            if any(bound is not None for bound in bounds):
+                arrays[side] = np.array([np.nan if bound is None else bound for bound in bounds], float)
+        if self.factors.discrete_actions is not None:
+            arrays["discrete_actions"] = np.array(self.factors.discrete_actions)
+        for name in ("terminated", "truncated", "truth"):
+            if getattr(self, name) is not None:
+                arrays[name] = getattr(self, name)
+        arrays |= {reward_array(name): values for name, values in self.rewards.items()}
+        arrays |= {f"context_{name}": values for name, values in self.context.items()}
+        return arrays | {f"truth_reward_{name}": values for name, values in self.truth_rewards.items()}
+
+    def check_varies(self) -> None:
+        """Raise a DataError for a variable, a reward or an action that never changes in any row."""
+        last = len(self) - 1
+        same = (self.obs == self.obs[0]).all(axis=0) & (self.next_obs == self.obs[0]).all(axis=0)
+        if same.any():
+            first, *others = (self.factors.names[i] for i in np.flatnonzero(same))
+            value = self.obs[0, self.factors.index(first)]
+            also = f"; so are {', '.join(map(repr, others[:5]))}" if others else ""
+            also += f" and {len(others) - 5} more" if len(others) > 5 else ""
+            raise DataError(
+                f"variable {first!r} is constant: {value:g} in obs and next_obs in rows 0 to {last}{also} "
+                "(remove it, or set allow_constant)"
+            )
+        for name, values in self.rewards.items():
+            if (values == values[0]).all():
+                raise DataError(
+                    f"array {reward_array(name)!r}: reward {name!r} is constant: "
+                    f"{values[0]:g} in rows 0 to {last} (remove it, or set allow_constant)"
+                )
+        if (self.action == self.action[0]).all():
+            raise DataError(
+                f"array 'action' is constant: {self.action[0].tolist()} in rows 0 to {last} "
+                "(no effect of it can be found; set allow_constant to read the file all the same)"
+            )
+
+    def select(self, rows: Any) -> Transitions:
+        """Some of the rows, by indices, mask or slice; they keep their episode numbers."""
+        if not isinstance(rows, slice):
+            rows = np.asarray(rows)
+            rows = rows if rows.size else slice(0)  # an empty list becomes floats, which do not index
+        index = np.atleast_1d(np.arange(len(self))[rows])
+        if not len(index):
+            raise DataError("no rows are selected")
+        part = copy.copy(self)  # rows of checked data need no second check, and may be fewer than MIN_ROWS
+        for name in ("obs", "action", "next_obs", "terminated", "truncated", "episode"):
+            values = getattr(self, name)
+            object.__setattr__(part, name, None if values is None else values[index])
+        for name in ("rewards", "context"):
+            object.__setattr__(part, name, {key: values[index] for key, values in getattr(self, name).items()})
+        return part
+
+    def head(self, n: int) -> Transitions:
+        """The first n rows, or all when there are fewer."""
+        return self.select(slice(0, max(0, n)))
+
+    def split(self, held_out: float = 0.1, seed: int = 0) -> tuple[Transitions, Transitions]:
+        """Train and held-out rows, divided by whole episodes so that neighbours do not land on both sides.
+
+        Where whole episodes cannot give about the share asked for (fewer than 10 of them, or very unequal
+        ones), rows are first cut into blocks of consecutive rows, at least 20 where there are as many rows.
+        """
+        if not 0 < held_out < 1:
+            raise DataError(f"the share to hold out must lie between 0 and 1, not {held_out}")
+        if len(self) < MIN_ROWS:
+            raise DataError(f"a split needs at least {MIN_ROWS} rows, not {len(self)}")
+        rng = np.random.default_rng(seed)
+        _, unit = np.unique(self.episode, return_inverse=True)
+        held = _held_out_units(unit, held_out, rng)
+        if unit.max() + 1 < MIN_EPISODES or not 0.5 <= held.mean() / held_out <= 2:
+            blocks = min(len(self), max(MIN_BLOCKS, int(np.ceil(2 / held_out))))
+            position = np.argsort(np.argsort(unit, kind="stable"))  # rows of one episode become neighbours
+            held = _held_out_units(position * blocks // len(self), held_out, rng)
+        return self.select(~held), self.select(held)
+
+
+def _held_out_units(unit: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    """Mask (T,) of rows in randomly chosen units, each taken if it brings the share closer to the target."""
+    sizes = np.bincount(unit)
+    target, total = share * len(unit), 0
+    chosen = np.zeros(len(sizes), bool)
+    order = rng.permutation(len(sizes))
+    for i in order:
+        if abs(total + sizes[i] - target) < abs(total - target):
+            chosen[i] = True
+            total += sizes[i]
+    if not chosen.any():
+        chosen[order[np.argmin(sizes[order])]] = True
+    if chosen.all():
+        chosen[order[0]] = False
+    return chosen[unit]
+
+
+def _shown(path: str | os.PathLike[str]) -> str:
+    """A path as it goes into a message of one line."""
+    text = os.fspath(path)
+    return text if text.isprintable() else repr(text)

@@ -1,0 +1,321 @@
+"""Refinement: each target gets a small network of its own that sees only its candidate causes.
+
+The trunk rules out most inputs of most targets. What is left is a handful per target, so a leave-one-out
+model is trained on one row in ten instead of one in a hundred, nothing irrelevant has to be ignored, and
+weak effects separate from none. A candidate j is judged by I(target; j | the other candidates): zero for
+a variable that is no cause as long as all causes are among the candidates, as in the full test, and never
+smaller than there for one that is. The same networks, restricted to the causes found, predict.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cbm.discovery.cmi import Estimate
+from cbm.discovery.models.base import Batch, MaskedModel, Pointwise, judge, split_by_mask, taught
+from cbm.discovery.models.encoder import Encoder
+from cbm.discovery.models.explicit import explicit_cross_entropy, explicit_log_prob
+from cbm.discovery.models.implicit import critic_judge, cross_entropy, log_density, penalties
+from cbm.discovery.models.trunk import NOTHING
+from cbm.discovery.settings import CANDIDATE, LOCAL_WIDTH, MOST_PAIRS, Settings
+from cbm.discovery.tensor_dataset import TensorDataset
+
+
+@dataclass(frozen=True)
+class CandidateSets:
+    """Which inputs each target's network sees."""
+
+    inputs: np.ndarray
+    """(K, m) input index in each slot of each target, -1 where a slot is empty."""
+    action: int | None
+    """The action's input index; it is seen by all."""
+
+    @property
+    def filled(self) -> np.ndarray:
+        return self.inputs >= 0
+
+    def looked_at(self, real_inputs: int) -> np.ndarray:
+        """(K, real inputs): what the networks see of them."""
+        seen = np.zeros((len(self.inputs), max(real_inputs, self.inputs.max() + 1)), bool)
+        target, slot = np.nonzero(self.filled)
+        seen[target, self.inputs[target, slot]] = True
+        if self.action is not None:
+            seen[:, self.action] = True
+        return seen[:, :real_inputs]
+
+    def above_shadows(self, values: np.ndarray, breadth: np.ndarray) -> np.ndarray:
+        """(K, m + 1) relative to the mean of the shadows among each target's slots, where there are any.
+
+        A shadow without which the prediction is better counts as nothing: it must not make the others look stronger.
+        `breadth` (real inputs,) are the columns of each; an action of several imagines that many times as much.
+        """
+        is_shadow = np.pad(self.inputs >= len(breadth), ((0, 0), (0, 1)))
+        usual = (values.clip(0) * is_shadow).sum(1, keepdims=True) / np.maximum(is_shadow.sum(1, keepdims=True), 1)
+        above = values - usual
+        if self.action is not None:
+            above[:, -1:] = values[:, -1:] - breadth[self.action] * usual
+        return above
+
+    def scatter(self, values: np.ndarray, into: np.ndarray) -> np.ndarray:
+        """`into` (K, inputs) with the cells that were looked at again replaced by `values` (K, m + 1)."""
+        result = into.copy()
+        target, slot = np.nonzero(self.filled)
+        result[target, self.inputs[target, slot]] = values[target, slot]
+        if self.action is not None:
+            result[:, self.action] = values[:, -1]
+        return result
+
+    def spread(self, refined: Estimate, first: Estimate, breadth: np.ndarray) -> Estimate:
+        """(K, inputs): the refined estimate, relative to its shadows, where there is one, else the first."""
+        cmi = self.scatter(self.above_shadows(refined.cmi, breadth), first.cmi)
+        return Estimate(cmi, self.scatter(refined.stderr, first.stderr))
+
+
+class CandidateNetworks(MaskedModel):
+    """K small networks, run as one batched product; arrays are (K, features, B), so that a gather moves whole rows.
+
+    CandidateSets hold state variables (and shadows); the action, a wider input, has a path of its own. Its index as a
+    dropped slot is m.
+    """
+
+    def __init__(self, dataset: TensorDataset, slots: CandidateSets, settings: Settings):
+        super().__init__()
+        self.settings = settings
+        self.explicit = settings.model == "explicit"
+        self.levels = torch.tensor(dataset.levels)
+        self.slots = torch.from_numpy(slots.inputs)
+        self.action_input = dataset.action_input
+        self.block, self.action = feature_blocks(dataset.encoder, dataset.action_input)
+        targets, m = slots.inputs.shape
+        outputs = max(2, *dataset.levels, 2) if self.explicit else settings.code
+        self.pairs, self.ends, self.pair_block = pair_slots(dataset, slots)
+        self.encoder = self._narrow(dataset.encoder)
+        size = m * self.block.shape[1] + self.pairs.shape[1] * self.pair_block.shape[1]
+        self.enter = _weight(targets, LOCAL_WIDTH, size)
+        self.enter_action = nn.Parameter(
+            torch.randn(targets * LOCAL_WIDTH, len(self.action)) / math.sqrt(len(self.action) + 1)
+        )
+        self.absent = nn.Parameter(torch.zeros(targets, m + 2, LOCAL_WIDTH))  # a slot, the action, or nothing is absent
+        self.middle = _weight(targets, LOCAL_WIDTH, LOCAL_WIDTH)
+        self.leave = _weight(targets, outputs, LOCAL_WIDTH)
+        self.curve = nn.Parameter(0.3 * torch.randn(targets, settings.code, settings.knots))
+        self.allowed: Tensor | None = None
+
+    def _narrow(self, encoder: Encoder) -> Encoder:
+        """An encoder that makes only the features that some network sees; their indices in the blocks follow."""
+        read = (self.block[self.slots].flatten(), self.pair_block[self.pairs].flatten(), self.action)
+        used = torch.unique(torch.cat(read))
+        used = used[used < encoder.features]
+        place = torch.full((encoder.features + 1,), len(used))  # all others read as the empty one, which is zero
+        place[used] = torch.arange(len(used))
+        self.block, self.pair_block, self.action = place[self.block], place[self.pair_block], place[self.action]
+        return encoder.only(used)
+
+    def restrict(self, parents: np.ndarray) -> None:
+        """From now on see only these causes, (K, inputs) booleans."""
+        slots = self.slots.numpy()
+        seen = np.take_along_axis(parents, np.maximum(slots, 0), 1) & (slots >= 0)
+        action = parents[:, self.action_input] if self.action_input is not None else np.zeros(len(slots), bool)
+        self.allowed = torch.from_numpy(np.concatenate([seen, action[:, None]], 1)).float()
+
+    def keep(self, dropped: Tensor) -> Tensor:
+        """(K, B) dropped slot -> (K, m + 1, B) zeros and ones: what each network sees, the action last."""
+        seen = (torch.arange(self.slots.shape[1] + 1)[:, None] != dropped[:, None]).float()
+        return seen if self.allowed is None else seen * self.allowed[..., None]
+
+    def by_feature(self, features: Tensor) -> Tensor:
+        """(B, F) -> (F + 1, B), the last row always zero: what an empty slot reads."""
+        return torch.cat([features, features.new_zeros(len(features), 1)], 1).T.contiguous()
+
+    def first_layer(self, by_feature: Tensor, dropped: Tensor) -> Tensor:
+        """(F + 1, B) features, (K, B) dropped slot or -1 -> (K, LOCAL_WIDTH, B)."""
+        targets, m = self.slots.shape
+        keep = self.keep(dropped)
+        view = by_feature[self.block[self.slots]]  # (K, m, size, B); index -1 is the empty input
+        view = (view * keep[:, :m, None]).flatten(1, 2)
+        if self.pairs.shape[1]:
+            rows = torch.arange(targets)[:, None]
+            both = keep[rows, self.ends[..., 0]] * keep[rows, self.ends[..., 1]]  # (K, p, B)
+            differences = by_feature[self.pair_block[self.pairs]] * both[:, :, None]
+            view = torch.cat([view, differences.flatten(1, 2)], 1)
+        hidden = _affine(self.enter, view)
+        if len(self.action):
+            hidden = torch.addcmul(hidden, self.push(by_feature), keep[:, m:])
+        note = (dropped % (m + 2)).unsqueeze(-1).expand(-1, -1, LOCAL_WIDTH)
+        return hidden + self.absent.gather(1, note).transpose(1, 2)
+
+    def push(self, by_feature: Tensor) -> Tensor:
+        """What the action adds to the first layer, (K, LOCAL_WIDTH, B)."""
+        return (self.enter_action @ by_feature[self.action]).view(len(self.slots), LOCAL_WIDTH, -1)
+
+    def without(self, first: Tensor, by_feature: Tensor, slot: int) -> Tensor:
+        """`first_layer` with `slot` dropped in every row, from the one with nothing dropped (or forbidden)."""
+        m, size = self.slots.shape[1], self.block.shape[1]
+        first = first + (self.absent[:, slot] - self.absent[:, NOTHING])[..., None]
+        if slot < m:
+            weight = self.enter[:, :, slot * size : (slot + 1) * size]
+            first = torch.baddbmm(first, weight, by_feature[self.block[self.slots[:, slot]]], alpha=-1)
+        elif len(self.action):
+            first = first - self.push(by_feature)
+        gone = (self.ends == slot).any(-1) & (self.pairs < len(self.pair_block) - 1)  # (K, p)
+        for p in gone.any(0).nonzero()[:, 0].tolist():
+            start = m * size + p * self.pair_block.shape[1]
+            weight = self.enter[:, :, start : start + self.pair_block.shape[1]] * gone[:, p, None, None]
+            first = torch.baddbmm(first, weight, by_feature[self.pair_block[self.pairs[:, p]]], alpha=-1)
+        return first
+
+    def further_layers(self, first: Tensor) -> Tensor:
+        """(K, LOCAL_WIDTH, B) -> (K, B, outputs)."""
+        return _affine(self.leave, _affine(self.middle, first.relu()).relu()).transpose(1, 2)
+
+    def heads(self, features: Tensor, dropped: Tensor) -> Tensor:
+        """(B, F) features, (K, B) dropped slot or -1 -> (K, B, outputs).
+
+        With (K, nB) dropped slots the rows are seen n times, each time without other slots.
+        """
+        by_feature = self.by_feature(features).repeat(1, dropped.shape[1] // len(features))
+        return self.further_layers(self.first_layer(by_feature, dropped))
+
+    def densities(self, heads: Tensor) -> Tensor:
+        """(K, B, …): what describes each target's density."""
+        return heads if self.explicit else torch.bmm(heads, self.curve)
+
+    def outputs(self, features: Tensor, dropped: Tensor) -> Tensor:
+        return self.densities(self.heads(features, dropped))
+
+    def log_density(self, outputs: Tensor, batch: Batch, targets: Tensor | None = None) -> Tensor:
+        """(K, B) log-density of the targets; all of them are always asked for."""
+        if self.explicit:
+            return explicit_log_prob(outputs, batch.y, batch.level, self.levels)
+        return log_density(outputs, batch.u)
+
+    def lesson(self, outputs: Tensor, teacher: Tensor, targets: Tensor | None = None) -> Tensor:
+        if self.explicit:
+            return explicit_cross_entropy(outputs, teacher, self.levels)
+        return cross_entropy(outputs, teacher)
+
+    def draw(self, rows: int, full_share: float, focus: Tensor, generator: torch.Generator) -> Tensor:
+        """Every target drops one of its own candidates, independently of the others."""
+        if self.allowed is not None:
+            return torch.full((len(self.slots), rows), NOTHING)
+        action = torch.full((len(self.slots), 1), float(len(self.action) > 0))
+        chance = torch.cat([(self.slots >= 0).float(), action], 1) + 1e-9
+        dropped = torch.multinomial(chance, rows, replacement=True, generator=generator)
+        dropped[:, : math.ceil(full_share * rows)] = NOTHING
+        return dropped
+
+    def loss(self, batch: Batch, dropped: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        features = self.encoder(batch.x)
+        if self.allowed is not None or not self.settings.teaching:  # outcomes teach all models
+            outputs = self.outputs(features, dropped)
+            nll = -self.log_density(outputs, batch)
+            return nll.mean(1).sum() + self.penalty(outputs), split_by_mask(nll, dropped[0])
+        everything = torch.full_like(dropped, NOTHING)
+        outputs = self.outputs(features, torch.cat([everything, dropped], 1))
+        full, masked = outputs.split(len(features), 1)
+        return taught(-self.log_density(full, batch), self.lesson(masked, full.detach()), self.penalty(outputs))
+
+    def penalty(self, outputs: Tensor) -> Tensor:
+        return outputs.new_zeros(()) if self.explicit else penalties(outputs, self.settings)
+
+    def full_loss(self, batch: Batch) -> Tensor | None:
+        features = self.encoder(batch.x)
+        nothing = torch.full((len(self.slots), len(features)), NOTHING)
+        return -self.log_density(self.outputs(features, nothing), batch).mean()
+
+    def evidence(self, batch: Batch) -> Pointwise:
+        by_feature = self.by_feature(self.encoder(batch.x))
+        first = self.first_layer(by_feature, torch.full((len(self.slots), len(batch.x)), NOTHING))
+        outputs, expected = self.densities(self.further_layers(first)), self.settings.expected
+        if self.explicit:
+            judged = judge(outputs, batch, self.log_density, self.lesson, expected)
+        else:
+            judged = critic_judge(outputs, batch.u, expected)
+
+        def pointwise(slot: int, targets: Tensor | None) -> Tensor:
+            without = self.without(first, by_feature, slot)
+            values = judged(self.densities(self.further_layers(without)), None)
+            return values if targets is None else values[:, targets]
+
+        return pointwise
+
+
+def feature_blocks(encoder: Encoder, action_input: int | None) -> tuple[Tensor, Tensor]:
+    """Feature indices of every input, (inputs + 1, size), padded with the index of an always-zero column; the
+    last row is the empty input, the action's row is empty too. And the action's own features."""
+    single = torch.where(encoder.source < encoder.columns, encoder.groups, -1)  # differences are looked at apart
+    action = (single == (-2 if action_input is None else action_input)).nonzero()[:, 0]
+    counts = torch.bincount(single[single >= 0], minlength=encoder.inputs)
+    if action_input is not None:
+        counts[action_input] = 0
+    block = torch.full((encoder.inputs + 1, int(counts.max())), encoder.features)
+    for j in range(encoder.inputs):
+        if j != action_input:
+            own = (single == j).nonzero()[:, 0]
+            block[j, : len(own)] = own
+    return block, action
+
+
+def pair_slots(dataset: TensorDataset, slots: CandidateSets) -> tuple[Tensor, Tensor, Tensor]:
+    """The differences that each target's network sees: those of two inputs that it sees.
+
+    (K, p) which difference, (K, p, 2) the slots of its two ends (the action's slot is the last), and the feature
+    indices of every difference, padded with the index of an always-zero column; the last one is the empty one.
+    """
+    encoder = dataset.encoder
+    count, m = len(encoder.pairs), slots.inputs.shape[1]
+    owned = [(encoder.source == encoder.columns + p).nonzero()[:, 0] for p in range(count)]
+    block = torch.full((count + 1, max((len(own) for own in owned), default=0)), encoder.features)
+    for p, own in enumerate(owned):
+        block[p, : len(own)] = own
+    inputs = [(int(encoder.groups[own[0]]), int(encoder.partners[own[0]])) for own in owned]
+    seen: list[list[tuple[int, int, int]]] = []
+    for row in slots.inputs:
+        place = {int(j): slot for slot, j in enumerate(row) if j >= 0}
+        if slots.action is not None:
+            place[slots.action] = m
+        seen.append([(p, place[a], place[b]) for p, (a, b) in enumerate(inputs) if a in place and b in place])
+    width = min(max((len(found) for found in seen), default=0), MOST_PAIRS)
+    rows = [(found + [(count, 0, 0)] * width)[:width] for found in seen]
+    table = torch.tensor(rows, dtype=torch.long).view(len(seen), width, 3)
+    return table[..., 0], table[..., 1:], block
+
+
+def choose_candidates(
+    cmi: np.ndarray,
+    stderr: np.ndarray,
+    real_inputs: int,
+    action_input: int | None,
+    most: int,
+    rng: np.random.Generator,
+) -> CandidateSets:
+    """Per target its possible causes, strongest first, and a few shadows to calibrate against."""
+    targets = len(cmi)
+    shadows = np.arange(real_inputs, cmi.shape[1])
+    calibrating = min(2, len(shadows))
+    possible = cmi[:, :real_inputs] + 2 * stderr[:, :real_inputs] > CANDIDATE
+    if action_input is not None:
+        possible[:, action_input] = False  # the action has its own path and is always looked at again
+    rows = []
+    for k in range(targets):
+        order = np.argsort(-cmi[k, :real_inputs])
+        chosen = [j for j in order if possible[k, j]][: most - calibrating]
+        rows.append([*chosen, *rng.choice(shadows, calibrating, replace=False)])
+    m = max(len(row) for row in rows)
+    return CandidateSets(np.array([row + [-1] * (m - len(row)) for row in rows], dtype=np.int64), action_input)
+
+
+def _weight(n: int, outputs: int, inputs: int) -> nn.Parameter:
+    """n affine maps, the offset as last column."""
+    bound = 1 / math.sqrt(inputs)
+    return nn.Parameter((2 * torch.rand(n, outputs, inputs + 1) - 1) * bound)
+
+
+def _affine(weight: Tensor, x: Tensor) -> Tensor:
+    """(n, outputs, inputs + 1), (n, inputs, B) -> (n, outputs, B)."""
+    return torch.baddbmm(weight[..., -1:], weight[..., :-1], x)

@@ -1,0 +1,53 @@
+"""One network for all targets, told which input is missing.
+
+z = trunk([M * e(x), 1 - M]), then one linear head. A sample drops the same input for every target, so
+features that several targets need (contact between hand and block) are learnt once, and evaluating a
+leave-one-out model for all targets costs one pass.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cbm.discovery.models.encoder import Encoder
+
+NOTHING = -1  # in place of an input's index: no input is dropped
+
+
+class Trunk(nn.Module):
+    """Encoded inputs and a missing input's index in, a few numbers per target out."""
+
+    def __init__(self, encoder: Encoder, width: int, depth: int, targets: int, per_target: int):
+        super().__init__()
+        self.encoder, self.targets, self.per_target = encoder, targets, per_target
+        self.by_feature = nn.Linear(encoder.features, width)
+        self.by_absence = nn.Parameter(torch.zeros(encoder.inputs + 1, width))  # last row: nothing is absent
+        self.hidden = nn.ModuleList([nn.Linear(width, width) for _ in range(depth - 1)])
+        self.last = nn.Linear(width, targets * per_target)
+
+    def first_layer(self, features: Tensor, dropped: Tensor, hide: bool = True) -> Tensor:
+        """(B, F), (B,) -> (B, width); `hide=False` names the input without removing it."""
+        if hide:
+            features = features.masked_fill(self.encoder.hidden(dropped), 0.0)
+        absence = functional.embedding(dropped % len(self.by_absence), self.by_absence)
+        return self.by_feature(features) + absence
+
+    def without(self, first: Tensor, features: Tensor, j: int) -> Tensor:
+        """`first_layer` with input j dropped in every row, from the one with nothing dropped."""
+        own = self.encoder.of_input(j)
+        effect = features[:, own] @ self.by_feature.weight[:, own].T
+        return first - effect + (self.by_absence[j] - self.by_absence[NOTHING])
+
+    def rest(self, first: Tensor, targets: Tensor | None = None) -> Tensor:
+        """(B, width) -> (B, K, outputs per target), of all targets or of some."""
+        hidden = functional.relu(first)
+        for layer in self.hidden:
+            hidden = functional.relu(layer(hidden))
+        weight: Tensor = self.last.weight
+        bias: Tensor = self.last.bias
+        if targets is not None:
+            weight = weight.view(self.targets, -1, weight.shape[1])[targets].flatten(0, 1)
+            bias = bias.view(self.targets, -1)[targets].flatten()
+        return functional.linear(hidden, weight, bias).view(len(first), -1, self.per_target)

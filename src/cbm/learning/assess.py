@@ -1,0 +1,101 @@
+"""What `cbm evaluate` does: the policies of a run from its checkpoint, tried in and out of distribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cbm.agents.sac import Agent
+from cbm.data.transitions import Transitions
+from cbm.envs.collect import collect
+from cbm.errors import DataError
+from cbm.learning.evaluate import Act, evaluate
+from cbm.learning.plan import Plan, plan_of
+from cbm.learning.prediction import MODELS, fitted, prediction_errors, stored
+from cbm.learning.runfiles import read_config
+from cbm.learning.snapshots import Snapshots
+from cbm.learning.task_env import TaskEnv, make_task_env, oracle
+
+ROWS = 60_000
+"""Transitions that are collected for models of the dynamics when no log is given."""
+
+
+@dataclass(frozen=True)
+class Policies:
+    """The policies of a run as its last checkpoint has them."""
+
+    plan: Plan
+    task_env: TaskEnv
+    agents: dict[str, Agent]
+
+
+def policies(run: Path) -> Policies:
+    plan = plan_of(read_config(run))
+    task_env = make_task_env(plan.world, plan.options)
+    state = Snapshots(run / "checkpoint").load(None)
+    if state is None:
+        raise DataError(f"{run}: there is no checkpoint in it yet, so there is no policy to evaluate")
+    agents = {}
+    sizes = len(task_env.factors), len(task_env.context_names), len(task_env.factors.action_names)
+    for task in plan.tasks:
+        agents[task] = Agent(*sizes, plan.settings.sac, seed=0, total_updates=1)
+        agents[task].restore(state["learners"][task]["agent"])
+    return Policies(plan, task_env, agents)
+
+
+def assess(found: Policies, episodes: int, seed: int, ood: bool) -> dict[str, Any]:
+    """For each task, return and success as usual and, with `ood`, with noise for all that it does not need."""
+    result: dict[str, Any] = {}
+    for task, agent in found.agents.items():
+        replaced = _irrelevant(found.task_env, task) if ood else None
+        outcomes: dict[str, Any] = {"in": _outcome(agent, found.task_env, task, episodes, seed, None), "out": None}
+        if replaced is not None:
+            outcomes["out"] = _outcome(agent, found.task_env, task, episodes, seed, replaced)
+            outcomes["replaced"] = int(replaced.sum())
+        result[task] = outcomes
+    return result
+
+
+def _irrelevant(task_env: TaskEnv, task: str) -> np.ndarray:
+    needed = oracle(task_env, task)
+    if needed is None:
+        raise DataError(
+            f"{task_env.name}: no true graph is known that says which variables task {task!r} does not need"
+        )
+    return ~needed
+
+
+def _outcome(
+    agent: Agent, task_env: TaskEnv, task: str, episodes: int, seed: int, replaced: np.ndarray | None
+) -> dict[str, Any]:
+    numbers = evaluate(most_likely(agent), task_env, task, episodes, seed, replaced).summary()
+    return {name: None if np.isnan(value) else value for name, value in numbers.items()}
+
+
+def most_likely(agent: Agent) -> Act:
+    return lambda obs, context: agent.act(obs, context, deterministic=True)
+
+
+def predictions(found: Policies, log: Transitions | None, updates: int | None, seed: int) -> list[dict[str, Any]]:
+    """Errors of both models on the held-out part of a log; without one, of a log made by the mixed policy.
+
+    Where the log is the one that the run's dynamics were found on, that model is taken as it is.
+    """
+    plan, task_env = found.plan, found.task_env
+    if log is None:
+        if task_env.world is None:
+            raise DataError(f"{task_env.name}: has no policies to make a log with; give one with --data FILE")
+        log = collect(task_env.world, ROWS, seed=seed)
+    if log.factors.names != task_env.factors.names:
+        raise DataError("the log has other variables than the run")
+    ready = stored(plan.dynamics, log) if plan.dynamics is not None and plan.dynamics.is_dir() else None
+    train, held = log.split(seed=seed) if ready is None else (ready.train, ready.held)
+    rows = []
+    for model in MODELS:
+        known = ready is not None and ready.model == model
+        predictor = ready.predictor if ready and known else fitted(train, model, updates, seed)
+        rows += [{"model": model, **row} for row in prediction_errors(predictor, held, seed)]
+    return rows

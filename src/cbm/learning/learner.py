@@ -1,0 +1,186 @@
+"""One task in Algorithm 1: its agent, its method, its copies of the environment, and where they stand.
+
+The loop that calls all this in turn is in `algorithm1.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cbm.abstraction.method import Dynamics, make_method
+from cbm.agents.sac import Agent
+from cbm.learning.evaluate import Evaluation, evaluate
+from cbm.learning.plan import Plan
+from cbm.learning.replay import Replay
+from cbm.learning.task_env import TaskEnv
+from cbm.learning.vector_env import EpisodeCounter, VectorEnv
+
+
+class Choice(NamedTuple):
+    """What a look at the method's mask led to."""
+
+    changed: bool
+    """Another mask was taken up."""
+    reset: bool
+    """The policy began anew."""
+
+
+class Learner:
+    """Everything that belongs to one task alone."""
+
+    def __init__(self, plan: Plan, task_env: TaskEnv, task: str, dynamics: Dynamics | None):
+        self.plan, self.task_env, self.task = plan, task_env, task
+        self.index = plan.tasks.index(task)
+        settings, factors = plan.settings, task_env.factors
+        policy_steps = max(0, plan.steps - settings.warm_up)
+        self.agent = Agent(
+            len(factors), len(task_env.context_names), len(factors.action_names), settings.sac,
+            seed=derived(plan.seed, self.index, 1), total_updates=max(1, int(policy_steps * settings.updates_per_step)),
+        )  # fmt: skip
+        self.method = make_method(
+            plan.method, factors=factors, task=task, context_names=task_env.context_names, dynamics=dynamics,
+            rewards=plan.rewards, on=settings.on, off=settings.off, seed=derived(plan.seed, self.index, 2),
+            truth=task_env.truth, truth_reward=task_env.truth_rewards.get(task), options=plan.method_options,
+        )  # fmt: skip
+        self.rng = np.random.default_rng([plan.seed, self.index, 3])
+        """For random actions, and for the rows of each update."""
+        self.vector_env: VectorEnv | None = None
+        self.updates = 0
+        """Of the policy as it is: what a reset undid, and is to be made up for, does not count."""
+        self.decided = False
+        """Whether there has been an update of the abstraction."""
+        self.changed_at: int | None = None
+        """Step of the last change of the mask; None: it has never changed since updates began."""
+        self.sums: dict[str, float] = {}
+        """Numbers of the updates, and of episodes that ended, since the last line in the log."""
+        self.latest: dict[str, float] = {}
+        """The last evaluation."""
+
+    @property
+    def kept(self) -> list[str]:
+        return [name for name, kept in zip(self.task_env.factors.names, self.agent.mask) if kept]
+
+    def enter(self, counter: EpisodeCounter) -> None:
+        """Put the copies into the environment."""
+        rng = np.random.default_rng([self.plan.seed, self.index, 4])
+        self.vector_env = self.task_env.vector_env(self.plan.settings.copies, rng, counter, staggered=True)
+        self.earned, self.reached = np.zeros(self.vector_env.copies), np.zeros(self.vector_env.copies, bool)
+
+    def leave(self) -> None:
+        """The task's turn is over; its policy stays."""
+        if self.vector_env is not None:
+            self.vector_env.close()
+            self.vector_env = None
+
+    # The steps of the loop
+
+    def collect(self, replay: Replay, at_random: bool) -> None:
+        """One step of every copy, by the policy or at random, into the replay."""
+        vector_env = self.vector_env
+        assert vector_env is not None
+        if at_random:
+            action = self.rng.uniform(-1, 1, (vector_env.copies, len(self.task_env.factors.action_names)))
+        else:
+            action = self.agent.act(vector_env.obs, vector_env.context)
+        moves = vector_env.step(action)
+        replay.add(moves, self.index)
+        self.earned += moves.rewards[self.task]
+        if self.task in moves.success:
+            self.reached |= moves.success[self.task]
+        if moves.over.any():
+            self._sum("episodes", float(moves.over.sum()))
+            self._sum("train_return", float(self.earned[moves.over].sum()))
+            if self.task in moves.success:
+                self._sum("train_success", float(self.reached[moves.over].sum()))
+            self.earned[moves.over], self.reached[moves.over] = 0.0, False
+
+    def begin(self, replay: Replay) -> None:
+        """The end of the warm-up: what has been seen fixes the scale of the inputs; what is known, the mask."""
+        self.agent.normaliser.update(replay.inputs())
+        self.agent.normaliser.freeze()
+        self.agent.set_mask(self.method.mask())
+
+    def choose(self, step: int) -> Choice:
+        """Take up the method's mask, unless the present one is too young."""
+        settings, wanted = self.plan.settings, self.method.mask()
+        young = self.changed_at is not None and step - self.changed_at < settings.minimum_interval
+        changed = not young and bool((wanted != self.agent.mask).any())
+        first, self.decided = not self.decided, True
+        if changed:
+            self.agent.set_mask(wanted)
+            self.changed_at = step
+        reset = settings.reset_on_change and (changed or (first and settings.fresh_start))
+        if reset:
+            self.agent.reset()
+            if settings.catch_up:
+                self.updates = 0  # all of them are due again
+        return Choice(changed, reset)
+
+    def improve(self, replay: Replay, step: int) -> None:
+        """As many updates of the policy as this step is due."""
+        settings = self.plan.settings
+        due = int((step - settings.warm_up) * settings.updates_per_step)
+        source = None if settings.share_data else self.index
+        while self.updates < due:
+            metrics = self.agent.update(replay.sample(settings.sac.batch, self.task, self.rng, source))
+            self.updates += 1
+            self._sum("updates", 1.0)
+            for name, value in metrics.items():
+                self._sum(name, value)
+
+    def evaluate(self, episodes: int, replaced: np.ndarray | None = None) -> Evaluation:
+        def act(obs: np.ndarray, context: np.ndarray) -> np.ndarray:
+            return self.agent.act(obs, context, deterministic=True)
+
+        return evaluate(act, self.task_env, self.task, episodes, self.plan.seed, replaced)
+
+    # The log, and what a checkpoint holds
+
+    def _sum(self, name: str, value: float) -> None:
+        self.sums[name] = self.sums.get(name, 0.0) + value
+
+    def averages(self) -> dict[str, float]:
+        """Means since the last call: of the updates, and of the episodes of training that ended."""
+        sums, self.sums = self.sums, {}
+        episodes, updates = sums.pop("episodes", 0.0), sums.pop("updates", 0.0)
+        means = {"episodes": episodes, "updates": updates}
+        for name, value in sums.items():
+            count = episodes if name.startswith("train_") else updates
+            means[name] = value / count if count else float("nan")
+        return means
+
+    def saved(self) -> dict[str, Any]:
+        running = {} if self.vector_env is None else {"fleet": self.vector_env.saved(), "earned": self.earned}
+        if self.vector_env is not None:
+            running["reached"] = self.reached
+        return {
+            "agent": self.agent.tensors(),
+            "method": self.method.tensors(),
+            "rng": self.rng.bit_generator.state,
+            "updates": self.updates,
+            "changed_at": self.changed_at,
+            "decided": self.decided,
+            "sums": self.sums,
+            "latest": self.latest,
+            "running": running,
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """`enter` has been called, where the task's turn was not over."""
+        self.agent.restore(saved["agent"])
+        self.method.restore(saved["method"])
+        self.rng.bit_generator.state = saved["rng"]
+        self.updates, self.changed_at, self.decided = saved["updates"], saved["changed_at"], saved["decided"]
+        self.sums, self.latest = saved["sums"], saved["latest"]
+        if self.vector_env is not None:
+            running = saved["running"]
+            self.vector_env.restore(running["fleet"])
+            if self.task_env.exact:  # else these episodes are not gone on with
+                self.earned, self.reached = running["earned"], running["reached"]
+
+
+def derived(seed: int, *more: int) -> int:
+    """A seed of its own for each part of a run."""
+    return int(np.random.SeedSequence([seed, *more]).generate_state(1)[0])

@@ -1,0 +1,202 @@
+"""All numbers that steer policy learning; those of the agent are in a record of their own. Presets are functions of
+world and task."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, get_args
+
+from cbm.agents.settings import SacSettings
+from cbm.checks import number, record_from_json, whole
+from cbm.errors import DataError, unknown_name
+
+METHODS = ("cbm", "cdl", "tia", "denoised", "icp", "oracle", "full")
+"""Ways to choose the variables a policy sees."""
+Preset = Literal["laptop", "paper", "debug"]
+
+
+@dataclass(frozen=True)
+class LearnSettings:
+    """Algorithm 1: how much is collected, learned and evaluated, and when. Steps are of the environment."""
+
+    sac: SacSettings = field(default_factory=SacSettings)
+    """The agent, one for each task."""
+    copies: int = 8
+    """Environments stepped at once."""
+    updates_per_step: float = 0.25
+    """Updates of each agent per environment step."""
+    warm_up: int = 2_000
+    """Steps with random actions before the first update; inputs are normalised by what they show."""
+    capacity: int = 1_000_000
+    """Transitions kept; the oldest go first."""
+    demonstrations: int = 0
+    """Scripted episodes put into the buffer before learning starts."""
+    evaluate_every: int = 10_000
+    """Steps between evaluations."""
+    episodes: int = 50
+    """Episodes of an evaluation, with the policy's most likely actions."""
+    abstraction_every: int = 5_000
+    """Steps between updates of the abstraction."""
+    abstraction_from: int = 10_000
+    """Step of the first one; until then the policy sees everything."""
+    abstraction_until: int | None = None
+    """Step after which the abstraction stays as it is; None: never."""
+    minimum_interval: int = 10_000
+    """Steps that a changed abstraction stays at least."""
+    on: float = 1.0
+    """A variable enters the abstraction when its evidence is above this multiple of the decision's threshold ..."""
+    off: float = 0.6
+    """... and leaves it below this multiple, so that evidence near the threshold does not make it flicker."""
+    weakest_effect: float = 0.0
+    """Effects of one variable on another of fewer nats do not count. 0: all do, and the abstraction loses nothing;
+    more: it gets smaller, and loses what rarely matters."""
+    model_updates: int = 400
+    """Updates of the reward model, or of the partition, per update of the abstraction."""
+    dynamics_updates: int = 400
+    """The same for dynamics that are learned jointly."""
+    last_action: bool = False
+    """Whether dynamics that are learned jointly see the last action beside the action: a variable that only repeats
+    what was last done is then no cause."""
+    checkpoint_every: int = 10_000
+    """Steps between checkpoints."""
+    reset_on_change: bool = True
+    """Whether actor and critics start anew, and learn again from the buffer, when the abstraction changes."""
+    catch_up: bool = True
+    """Whether a policy that started anew at once makes as many updates as it had made before, on the same buffer.
+    Costs time, not steps of the environment."""
+    fresh_start: bool = True
+    """Whether every policy starts anew at the first update of the abstraction, another one or not: what it learned
+    from its first data stands in its way, and methods are to be compared by what they keep. Needs `reset_on_change`."""
+    share_data: bool = True
+    """Whether tasks learned at once also learn from each other's transitions."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sac, SacSettings):
+            raise DataError("setting sac must hold the settings of an agent")
+        for name in ("copies", "capacity", "evaluate_every", "episodes", "abstraction_every", "checkpoint_every"):
+            whole(self, name, 1)
+        for name in ("warm_up", "demonstrations", "abstraction_from", "minimum_interval"):
+            whole(self, name, 0)
+        whole(self, "model_updates", 0)
+        whole(self, "dynamics_updates", 0)
+        whole(self, "abstraction_until", 0, none=True)
+        number(self, "updates_per_step", low=0, open_low=True)
+        number(self, "off", low=0)
+        number(self, "on", low=self.off)
+        number(self, "weakest_effect", low=0)
+        for name in ("last_action", "reset_on_change", "catch_up", "fresh_start", "share_data"):
+            if not isinstance(getattr(self, name), bool):
+                raise DataError(f"setting {name} must be true or false, got {getattr(self, name)!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "sac": self.sac.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> LearnSettings:
+        if isinstance(data, dict) and isinstance(data.get("sac"), dict):
+            data = {**data, "sac": SacSettings.from_json(data["sac"])}
+        return record_from_json(cls, data)
+
+
+# alpha start, finish and decay of the paper's table of SAC parameters, the decay as printed
+_PAPER_ALPHA = {
+    ("block", "pick"): (0.9, 0.1, 0.666),
+    ("block", "stack"): (0.9, 0.05, 3.333),
+    ("tool", "series"): (0.9, 0.1, 5.0),
+    ("cheetah", "run"): (0.5, 0.1, 1.0),
+    ("walker", "walk"): (0.5, 0.1, 1.0),
+}
+_PAPER_DECAY_FACTOR = 10.0
+PAPER_THRESHOLD = 0.02
+"""Nats that an effect must have to count, in the paper."""
+
+
+def preset(name: Preset, world: str = "", task: str = "") -> LearnSettings:
+    """`laptop` for minutes on one core, `paper` for the published table, `debug` to try the plumbing."""
+    if name not in get_args(Preset):
+        raise unknown_name("unknown preset", name, get_args(Preset))
+    if name == "debug":
+        return _debug()
+    return _paper(world, task) if name == "paper" else _laptop(world)
+
+
+def _laptop(world: str) -> LearnSettings:
+    sac = SacSettings(layer_norm=True)
+    if world in ("block", "tool"):  # that things may push each other is true, and seldom of use
+        return LearnSettings(
+            sac=replace(sac, learning_rate=1e-3),
+            demonstrations=100,
+            weakest_effect=PAPER_THRESHOLD,
+            abstraction_every=10_000,
+        )
+    if world == "contact":  # episodes of 50 steps, learned within 20 k: decide before the first update
+        return LearnSettings(
+            sac=replace(sac, learning_rate=1e-3, gamma=0.95),
+            demonstrations=100,
+            evaluate_every=2_000,
+            abstraction_from=2_000,
+            abstraction_every=4_000,
+            minimum_interval=4_000,
+        )
+    if world in ("cheetah", "walker"):  # episodes of 1000 steps: look further ahead, and decide less often
+        return LearnSettings(
+            sac=replace(sac, gamma=0.99, alpha_start=0.1),
+            warm_up=8_000,
+            evaluate_every=20_000,
+            episodes=10,
+            abstraction_from=20_000,
+            abstraction_every=40_000,
+        )
+    return LearnSettings(sac=sac)
+
+
+def _paper(world: str, task: str) -> LearnSettings:
+    """The table's column; tasks without one take that of their world's first task, other worlds that of Pick."""
+    first = next((column for (of, _), column in _PAPER_ALPHA.items() if of == world), _PAPER_ALPHA["block", "pick"])
+    start, finish, decay = _PAPER_ALPHA.get((world, task), first)
+    sac = SacSettings(
+        hidden=(256, 256),
+        batch=256,
+        learning_rate=1e-4,
+        gamma=0.99,
+        tau=0.005,
+        alpha="schedule",
+        alpha_start=start,
+        alpha_finish=finish,
+        alpha_decay=_PAPER_DECAY_FACTOR * decay,
+        grad_clip=10.0,
+    )
+    return LearnSettings(
+        sac=sac,
+        copies=10,
+        updates_per_step=1.0,
+        warm_up=100_000,
+        capacity=5_000_000,
+        evaluate_every=100_000,
+        episodes=50,
+        abstraction_every=50_000,
+        abstraction_from=100_000,
+        abstraction_until=1_000_000,
+        minimum_interval=50_000,
+        checkpoint_every=100_000,
+        catch_up=False,
+        fresh_start=False,
+        weakest_effect=PAPER_THRESHOLD,
+    )
+
+
+def _debug() -> LearnSettings:
+    return LearnSettings(
+        sac=SacSettings(hidden=(16, 16), batch=32),
+        copies=4,
+        warm_up=200,
+        capacity=10_000,
+        evaluate_every=400,
+        episodes=4,
+        abstraction_every=200,
+        abstraction_from=200,
+        minimum_interval=200,
+        model_updates=10,
+        dynamics_updates=10,
+        checkpoint_every=400,
+    )
