@@ -233,7 +233,8 @@ BLIND_SHARE = 0.5  # ... to its inputs: half of all that is known of it is no hi
 FEW_TESTED = 2000  # rows of a fold, from which on a log is not too short to rule anything out
 RARE = 30  # rows in which something must change for its absence of effects to count
 DOMINANT = 3.0  # times the effect of an input: a mate in its bundle with a larger one casts doubt on it
-DOUBTFUL = 1.0  # errors above zero from which on other folds are asked, and a cell that they do not settle is undecided
+ASKED = 0.5  # errors above zero on the first fold, from which on the other folds are asked
+DOUBTFUL = 1.0  # errors above zero from which on a cell that all folds do not settle is undecided
 
 # Networks: verdicts
 SHADOW_DEVIATIONS = 4.0  # how far beyond the scatter of the shadows an effect must lie
