@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cbm.discovery.measure import _inside, cluster_stderr
+from cbm.discovery.evidence import cluster_stderr
+from cbm.discovery.measure import _inside
 from cbm.discovery.refit import Refits, Rows, Structure
 from cbm.discovery.settings import FLOOR
 from cbm.discovery.trees import Trees
