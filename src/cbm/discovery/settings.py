@@ -53,7 +53,7 @@ class Settings:
     """Whether models of the dynamics see the action before, too. auto: where most rows continue another one."""
     folds: int = 3
     """Parts into which episodes are divided; each is tested by models fitted to the others."""
-    most_rows: int = 100_000
+    most_rows: int = 60_000
     """Rows that refits use, in whole episodes. More: weaker effects are seen, in more time and memory."""
     kept_one_in: int = 6
     """Of the episodes that models are fitted to, one in so many is kept out to choose between models."""
