@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cbm.discovery.settings import FLOOR
+
 
 @dataclass
 class Evidence:
@@ -34,9 +36,14 @@ class Evidence:
         return {name: np.asarray(value) for name, value in vars(self).items()}
 
 
-def cluster_stderr(values: np.ndarray, cluster: np.ndarray) -> float:
-    """Standard error of a mean whose terms are independent between clusters only."""
-    sums, sizes = np.bincount(cluster, values), np.bincount(cluster)
-    left = sums - values.mean() * sizes
-    count = len(sums)
-    return float(np.sqrt((left**2).sum() * count / max(count - 1, 1)) / len(values))
+def nats_lost(full: np.ndarray, without: np.ndarray, cluster: np.ndarray) -> tuple[float, float]:
+    """Nats lost without an input, from squared errors (T,) with and without it, and the standard error.
+
+    A log-ratio of two sums over rows that are independent between clusters only. Its error is what leaving out one
+    cluster after the other does to it: where two or three episodes make up all of a sum, that is much.
+    """
+    sums = np.stack([np.bincount(cluster, values) for values in (full, without)])
+    floor = FLOOR * len(full)
+    one_less = 0.5 * np.log((sums[1].sum() - sums[1] + floor) / (sums[0].sum() - sums[0] + floor))
+    scatter = ((one_less - one_less.mean()) ** 2).sum() * (1 - 1 / len(one_less))
+    return 0.5 * float(np.log((without.mean() + FLOOR) / (full.mean() + FLOOR))), float(np.sqrt(scatter))

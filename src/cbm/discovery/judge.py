@@ -193,6 +193,7 @@ def judge(
     cmi = delta
     if pooled.given_all.size:
         cmi = np.where((verdict == "edge") & (pooled.given_all >= needed), pooled.given_all, delta)
+        cmi = np.where(pooled.tested == 0, np.minimum(pooled.given_all, needed), cmi)
     return Verdicts(cmi, pooled.error, needed, guess, verdict, reason.astype(str), ~unsettled, limit)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from cbm.discovery.contact import differences
 from cbm.discovery.dataset import Dataset
-from cbm.discovery.evidence import Evidence, cluster_stderr
+from cbm.discovery.evidence import Evidence, nats_lost
 from cbm.discovery.refit import Refits, Rows, Structure
 from cbm.discovery.screen import Additive, additive, product_scores, tree_gains
 from cbm.discovery.settings import (
@@ -40,6 +40,7 @@ from cbm.discovery.settings import (
     SURE,
     TINY,
     WEAK,
+    WEAK_SHARE,
 )
 from cbm.discovery.trees import Trees
 
@@ -67,12 +68,17 @@ def part_job(
         found = work.search(spread)
     else:
         assert structure is not None and cells is not None
-        found = work.retest(candidates, cells, Structure(int(structure[0]), structure[1], int(structure[2])))
+        found = work.retest(candidates, cells, _structure(structure))
     chosen = work.structure
     return {
         **found.arrays(), "candidates": np.array(work.candidates, int),
-        "structure": np.array([chosen.order, chosen.ridge, chosen.rounds], float),
+        "structure": np.array([chosen.order, chosen.ridge, chosen.rounds, chosen.bent], float),
     }  # fmt: skip
+
+
+def _structure(numbers: list[float]) -> Structure:
+    order, ridge, rounds, bent = numbers
+    return Structure(int(order), ridge, int(rounds), bool(bent))
 
 
 def rows_of(data: Dataset, fold: int, part: int) -> Rows:
@@ -132,6 +138,7 @@ class _Part:
         self.always = [*([own] if own >= 0 else []), *range(data.action, data.inputs)]
         self.shadows = [int(j) for j in np.arange(data.inputs, int(data.owner.max()) + 1)]
         self.seen = self._seen()
+        self.before = data.before(part, own)
         self.x, self.owner = self._table(pairs)
         self.rows = _inside(self.x, self.rows)
         self.cluster = np.unique(data.cluster[self.rows.test], return_inverse=True)[1]
@@ -280,7 +287,7 @@ class _Part:
     def _refits(self, y: np.ndarray, structure: Structure | None = None) -> Refits:
         inputs = self.candidates + self.shadows[:CONTROLS]
         trees_only = self.structure.order == 0 and self.structure.rounds > 0  # as with more candidates
-        refits = Refits(self.x, self.owner, y, inputs, self.rows, structure, trees_only)
+        refits = Refits(self.x, self.owner, y, inputs, self.rows, structure, trees_only, self.before)
         self.structure = refits.structure
         return refits
 
@@ -292,20 +299,24 @@ class _Part:
     def _worth(self, refits: Refits, j: int) -> tuple[float, float]:
         """Nats lost without an input, and the error; a weak effect must also hold against better models without it."""
         delta, stderr = self._loss_without(refits, {j})
-        if CONCEIVABLE * stderr < delta < WEAK:
+        if CONCEIVABLE * stderr < delta < max(WEAK, WEAK_SHARE * self._explained(refits)):
             for full, without in refits.challenged(j):
                 delta, stderr = min((delta, stderr), self._nats(full, without))
                 if delta <= CONCEIVABLE * stderr:
                     break
         return delta, stderr
 
+    def _explained(self, refits: Refits) -> float:
+        """Nats that the part owes to all its inputs."""
+        constant = float(((refits.y[refits.test] - refits.mean) ** 2).sum(1).mean())
+        return 0.5 * float(np.log((constant + FLOOR) / (refits.full.mean() + FLOOR)))
+
     def _loss_without(self, refits: Refits, hidden: set[int]) -> tuple[float, float]:
         """Nats lost without some inputs, and the standard error over episodes."""
         return self._nats(refits.full, refits.without(hidden))
 
     def _nats(self, full: np.ndarray, without: np.ndarray) -> tuple[float, float]:
-        a, b = full.mean() + FLOOR, without.mean() + FLOOR
-        return 0.5 * float(np.log(b / a)), cluster_stderr(0.5 * (without / b - full / a), self.cluster)
+        return nats_lost(full, without, self.cluster)
 
     def _empty(self, refits: Refits) -> Evidence:
         J = self.data.inputs
@@ -356,11 +367,15 @@ class _Part:
             self.candidates = before
 
     def _report(self, found: Evidence, structure: Structure) -> None:
-        """CMI as the method defines it is given everything else; candidates that were pruned are a part of that."""
-        found.given_all = found.delta.copy()
-        if structure.order <= 1 and structure.rounds == 0:
-            alone = found.tested == 2
-            found.given_all[alone] = self.nats[: self.data.inputs][alone]
+        """CMI as the method defines it is given everything else; candidates that were pruned are a part of that.
+
+        Of what was no candidate, the closed form has the only estimate.
+        """
+        nats, additive = (
+            self.nats[: self.data.inputs],
+            structure.order <= 1 and structure.rounds == 0 and not structure.bent,
+        )
+        found.given_all = np.where((found.tested == 0) | ((found.tested == 2) & additive), nats, found.delta)
 
     def _add_controls(self, found: Evidence, refits: Refits) -> None:
         found.shadows = np.array([self._loss_without(refits, {s}) for s in self.shadows[:CONTROLS]])

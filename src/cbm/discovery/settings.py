@@ -187,6 +187,7 @@ POWER_REACH = 8.0  # deviations of a column at which its powers are cut off
 CONSTANT = 1e-12  # variance, in units of the column's, below which a feature says nothing
 
 # Refits
+BENDS = 15  # of a linear prediction: limits at which it is cut off
 MOST_HINGES = 31  # of one column in refits: what is not fitted looks like an effect of all that goes with it
 MOST_SINGLES = 400  # functions of one column each, of all columns together
 ROWS_PER_SINGLE = 20  # at least, beyond the usual number of hinges
@@ -214,7 +215,9 @@ FEW_CANDIDATES = 6  # that are not worth pruning
 PRUNED_ROWS = 5000  # below which a group's effect is too uncertain for pruning
 MOST_ADDED = 6  # candidates that the third look brings back
 BUNDLED = 20.0  # deviations of a chi-square, for inputs that hardly vary apart and show only together
-WEAK = 0.1  # nats, below which an effect must also be more than that of a stand-in
+WEAK = 0.1  # nats, below which an effect must also hold against better models without the input ...
+WEAK_SHARE = 0.25  # ... as it must below this share of all that is known of the target: where there is no noise, a
+# little misfit is worth many nats
 CONCEIVABLE = 1.7  # errors of one fold, below which three folds together cannot make an edge: no stand-in is needed
 CONTROLS = 2  # shadows among the candidates of each target
 PLANTED = 0.02  # nats of the planted effect
