@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from cbm.errors import DataError
 
@@ -20,7 +20,7 @@ def record_from_json(cls: type[Record], data: dict[str, Any]) -> Record:
     return cls(**data)
 
 
-def is_finite(value: object) -> bool:
+def is_finite(value: object) -> TypeGuard[float]:
     """A number that a float can hold; 10**400 is none."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False

@@ -86,7 +86,7 @@ def _judge_dataset(
         ).reported
         checkpoint.keep(**{f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr})
     with usable(checkpoint.place):
-        kept = Estimate(*(_stored(checkpoint, f"{name}.{part}", dataset) for part in ("cmi", "stderr")))
+        kept = Estimate(_stored(checkpoint, f"{name}.cmi", dataset), _stored(checkpoint, f"{name}.stderr", dataset))
     real = dataset.real_inputs
     return decide(kept.cmi[:, :real], kept.stderr[:, :real], kept.cmi[:, real:], settings, breadth=dataset.breadth)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,7 +136,7 @@ def plan_of(config: Mapping[str, Any], source: Path | str = "config.json") -> Pl
         if key not in config:
             raise DataError(f"{source}: {key} is missing")
         if not good(config[key]):
-            raise DataError(f"{source}: {key} must be {kind}, got {config[key]!r:.60}")
+            raise DataError(f"{source}: {key} must be {kind}, got {json.dumps(config[key]):.60}")
     try:
         return Plan(
             world=config["world"],

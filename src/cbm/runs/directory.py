@@ -55,7 +55,7 @@ class RunDirectory:
                 f"{self.path} holds a run of another version of cbm ({stored.get('version') or 'before 0.1'}); "
                 "choose another directory"
             )
-        differing = differences(*({k: c[k] for k in c if k not in ABOUT_THE_PROGRAM} for c in (stored, self.config)))
+        differing = differences(_without(stored, ABOUT_THE_PROGRAM), _without(self.config, ABOUT_THE_PROGRAM))
         if differing:
             raise DataError(f"{self.path} holds another run ({'; '.join(differing[:6])}); choose another directory")
         return (self.path / RESULT).exists()
@@ -105,7 +105,7 @@ class RunDirectory:
 
 def make_directories(path: Path) -> list[Path]:
     """Make a directory and its parents; those that were made, innermost first."""
-    made = []
+    made: list[Path] = []
     try:
         for place in (*reversed(path.parents), path):
             if place.is_dir():
@@ -127,8 +127,14 @@ def remove_empty(directories: Iterable[Path]) -> None:
     for directory in directories:
         try:
             directory.rmdir()
+        except FileNotFoundError:
+            continue
         except OSError:
             return
+
+
+def _without(config: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in keys}
 
 
 def differences(stored: Any, wanted: Any, place: str = "") -> list[str]:

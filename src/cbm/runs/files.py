@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -39,13 +39,14 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except OSError as error:
         raise write_failed(target, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_failed(target: Path, error: OSError) -> DataError | WriteError:
     """Bad input only where the path itself cannot be; a disk that is full says nothing about the input."""
     kind = DataError if error.errno in BAD_PATH else WriteError
-    return kind(f"cannot write {target}: {error.strerror or error}")
+    return kind(f"cannot write {target}: {error.strerror or f'no room for all of it ({error})'}")
 
 
 def append_line(path: Path, line: str) -> None:

@@ -8,6 +8,8 @@ share a disk but not the kernel's locks, a lock that another machine has not tou
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import os
 import secrets
@@ -20,11 +22,8 @@ from typing import Any
 from cbm.errors import InUseError, WriteError
 from cbm.runs.files import ABANDONED, is_alive, write_failed
 
-try:
-    import fcntl
-except ImportError:  # no such locks on this system: what the file says counts
-    fcntl = None  # type: ignore[assignment]
-
+fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
+"""None where the system has no such locks: what the file says counts."""
 NAME = ".lock"
 REFRESH = 30.0
 """Seconds after which an owner that writes shows that it is still there."""
