@@ -19,7 +19,7 @@ from cbm.cli.arguments import (
     together,
 )
 from cbm.cli.console import Stages, print_json, show, warn
-from cbm.cli.paths import check_run, made_directory
+from cbm.cli.paths import check_run
 from cbm.cli.results import result_json, show_result
 from cbm.data.remarks import remarks
 from cbm.data.transitions import Transitions
@@ -135,7 +135,7 @@ def run_discovery(
     from cbm.report import write_report
 
     already = (run / "result.json").is_file() and CausalGraph.load(run).is_settled
-    with made_directory(run), Stages(STAGES, quiet) as progress:
+    with Stages(STAGES, quiet) as progress:
         try:
             graph = discover(
                 data,

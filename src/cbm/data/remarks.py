@@ -8,8 +8,8 @@ import numpy as np
 
 from cbm.data.transitions import Transitions
 
-FEW_ROWS = 500
-"""Fewer transitions leave nearly everything undecided."""
+REFUSED, FEW_ROWS = 50, 200
+"""Fewer transitions than these are refused; fewer than those leave nearly everything undecided."""
 TINY = 1e-100
 """Variation below which squares come near to what a float can hold."""
 NAMED = 4
@@ -19,7 +19,7 @@ NAMED = 4
 def remarks(data: Transitions) -> list[str]:
     """Few rows, columns that are copies of each other, variables in units so small that their squares vanish."""
     found = []
-    if len(data) < FEW_ROWS:
+    if REFUSED <= len(data) < FEW_ROWS:
         found.append(f"only {len(data)} transitions: expect little to be decided; some thousands are usual")
     copies = _copies(data)
     if copies:
