@@ -279,6 +279,7 @@ def test_demo_says_when_it_had_too_little_time(
 
 
 def _finds_nothing(data: Transitions, *, run: Path, **options: Any) -> CausalGraph:
+    run.mkdir(parents=True, exist_ok=True)
     d = len(data.factors)
     none = np.zeros((d, d + 1))
     verdict = np.full(none.shape, "none")
