@@ -36,8 +36,8 @@ LONGEST = 10.0
 """Seconds of processor time for one input."""
 MEMORY = 12 * 2**30
 WEIRD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2.5, 1e308, -1e-300, 10**400, 2**63, float("nan"), float("inf"), "", "x", "=HYPERLINK(1)",
-    "\u0000", "gymnasium:torture_bait:Bait-v0", "é" * 50, [], [[]], {}, [None], [1, 2, 3], {"a": 1}, ["x"] * 100,
+    None, True, False, 0, -1, 1, 2.5, 1e308, -1e-300, 10**400, 2**63, float("nan"), float("inf"), "", "x",
+    "=HYPERLINK(1)", "\u0000", "gymnasium:torture_bait:Bait-v0", "é" * 50, [], [[]], {}, [None], [1, 2, 3], {"a": 1}, ["x"] * 100,
     [60000, 60000], "cross", "../../etc/passwd", 10**7,
 )  # fmt: skip
 
