@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.torture import inputs, kills
 
@@ -23,7 +24,9 @@ def main() -> int:
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     progress = options.work / "progress.json"
-    done = json.loads(progress.read_text()) if progress.exists() else {"kills": 0, "inputs": 0, "faults": []}
+    done: dict[str, Any] = (
+        json.loads(progress.read_text()) if progress.exists() else {"kills": 0, "inputs": 0, "faults": []}
+    )
 
     def count(kind: str, faults: list[str]) -> None:
         done[kind] += 1
