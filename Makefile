@@ -18,7 +18,7 @@ SPEC := pyproject.toml constraints.txt
 CODE := $(wildcard src tests benchmarks examples)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format bench clean
+.PHONY: help setup demo test test-slow torture lint format bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -35,6 +35,9 @@ test: $(VENV)/.stamp-dev ## the fast tests
 
 test-slow: $(VENV)/.stamp-dev ## the tests marked slow
 	$(PY) -m pytest -m slow --timeout 3600 $(ARGS) || test $$? -eq 5  # 5: no test is marked slow
+
+torture: $(VENV)/.stamp-dev ## kill -9 at random moments and malformed inputs; ARGS="--kills 20 --inputs 2000" for less
+	OMP_NUM_THREADS=1 $(PY) -m tests.torture $(ARGS)
 
 lint: $(VENV)/.stamp-dev ## ruff (rules and format) and mypy
 	$(PY) -m ruff check $(CODE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from cbm.errors import DataError
 
@@ -18,6 +18,16 @@ def record_from_json(cls: type[Record], data: dict[str, Any]) -> Record:
     if unknown:
         raise DataError(f"unknown settings: {', '.join(unknown)}")
     return cls(**data)
+
+
+def is_finite(value: object) -> TypeGuard[float]:
+    """A number that a float can hold; 10**400 is none."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def is_whole(value: object) -> bool:
@@ -43,8 +53,7 @@ def number(
     value = getattr(record, name)
     if value is None and none:
         return
-    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not usable or not low <= value <= high or (open_low and value == low):
+    if not is_finite(value) or not low <= value <= high or (open_low and value == low):
         least = f"above {low:g}" if open_low else f"at least {low:g}"
         limits = [least] if low > -math.inf else []
         limits += [f"at most {high:g}"] if high < math.inf else []

@@ -7,7 +7,6 @@ class is drawn does not depend on it. Who may see whom, and what is predicted, i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cbm.checks import is_finite
 from cbm.errors import DataError, unknown_name
 
 Selector = Literal["attached", "detached"]
@@ -73,7 +73,7 @@ class PartitionSettings:
                 continue
             whole = field.type == "int"
             good = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-            if not good or not math.isfinite(value) or value < 0 or (value == 0 and field.name in positive):
+            if not good or not is_finite(value) or value < 0 or (value == 0 and field.name in positive):
                 wanted = "a whole number" if whole else "a number"
                 raise DataError(f"option {field.name}: {value!r} is not {wanted} that can be used")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -9,6 +10,9 @@ from cbm.checks import is_whole, number, one_of, record_from_json, whole
 from cbm.errors import DataError
 
 AlphaName = Literal["auto", "schedule"]
+WIDEST, MOST_WEIGHTS = 100_000, 50_000_000
+"""Units of a layer and weights between layers beyond which networks are a mistake: three of them and their moments
+would take gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,9 @@ class SacSettings:
         hidden = self.hidden
         if not isinstance(hidden, list | tuple) or not hidden or not all(is_whole(n) and n >= 1 for n in hidden):
             raise DataError(f"setting hidden must be a list of positive whole numbers, got {hidden!r}")
+        weights = sum(n * m for n, m in itertools.pairwise(hidden))
+        if max(hidden) > WIDEST or weights > MOST_WEIGHTS:
+            raise DataError(f"setting hidden: {list(hidden)!r:.60} is too large (at most {MOST_WEIGHTS:.0e} weights)")
         object.__setattr__(self, "hidden", tuple(hidden))
         whole(self, "batch", 1)
         number(self, "learning_rate", low=0, open_low=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 import os
 import re
 import textwrap
@@ -15,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 import tyro
 from tyro.conf import DisallowNone, FlagCreatePairsOff, Positional, PositionalMetavarFromFieldName, arg
 
+from cbm.checks import is_finite
 from cbm.errors import DataError
 
 # An option that may be left out: its help says what happens then, better than "(default: None)" would.
@@ -105,8 +105,9 @@ def at_least(name: str, value: float | None, low: float, *, above: bool = False)
     """Refuse a number below `low` (or equal to it, with `above`), and one that is none."""
     if value is None:
         return
-    if not math.isfinite(value) or value < low or (above and value == low):
-        raise DataError(f"{name}: must be {'more than' if above else 'at least'} {low:g}, not {value:g}")
+    if not is_finite(value) or value < low or (above and value == low):
+        shown = f"{value!r:.40}" if isinstance(value, int) else f"{value:g}"
+        raise DataError(f"{name}: must be {'more than' if above else 'at least'} {low:g}, not {shown}")
 
 
 def check_seed(value: int | None, name: str = "--seed") -> None:

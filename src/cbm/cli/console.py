@@ -52,6 +52,11 @@ def show(text: str = "", style: str | None = None) -> None:
     stdout().print(_printable(text), style=style)
 
 
+def warn(text: str) -> None:
+    """One line beside the result: something that is no error, and that may explain what is found."""
+    print(f"cbm: {_printable(' '.join(text.split()))}", file=sys.stderr)
+
+
 def heading(text: str) -> None:
     show(text, style="bold")
 

@@ -18,9 +18,10 @@ from cbm.cli.arguments import (
     parse,
     together,
 )
-from cbm.cli.console import Stages, print_json, show
-from cbm.cli.paths import check_run, made_directory
+from cbm.cli.console import Stages, print_json, show, warn
+from cbm.cli.paths import check_run
 from cbm.cli.results import result_json, show_result
+from cbm.data.remarks import remarks
 from cbm.data.transitions import Transitions
 from cbm.discovery.settings import ModelName, Preset, Settings, preset
 from cbm.errors import DataError
@@ -99,6 +100,8 @@ def main(arguments: list[str]) -> None:
     check_run(options.out)
     data = _load(options)
     knowledge = _knowledge(options, data)
+    for remark in remarks(data):
+        warn(remark)
     budget = Budget(options.minutes, options.steps, options.workers)
     already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet)
     if options.json:
@@ -132,7 +135,7 @@ def run_discovery(
     from cbm.report import write_report
 
     already = (run / "result.json").is_file() and CausalGraph.load(run).is_settled
-    with made_directory(run), Stages(STAGES, quiet) as progress:
+    with Stages(STAGES, quiet) as progress:
         try:
             graph = discover(
                 data,

@@ -46,6 +46,9 @@ class Options:
     """Seed of the episodes. Left out: that of the run, whose own evaluations they then repeat."""
     threads: int = 1
     """Processor threads."""
+    trust_world: Flag = False
+    """Make the environment of a run whose config.json names it as gymnasium:MODULE:ID. That imports the module, and
+    so runs its code: only for runs that you made yourself or trust."""
     out: MaybePath = None
     """File to write. Left out: evaluation.json in the run directory."""
     json: Flag = False
@@ -79,7 +82,7 @@ def _measured(options: Options) -> dict[str, Any]:
     from cbm.learning.assess import assess, policies, predictions
 
     torch.set_num_threads(options.threads)
-    found = policies(options.run)
+    found = policies(options.run, options.trust_world)
     seed = found.plan.seed if options.seed is None else options.seed
     rows = None
     tasks = assess(found, options.episodes, seed, options.ood)

@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from cbm.errors import DataError
+from cbm.errors import DataError, WriteError
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -68,6 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `cbm export ... | head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    except WriteError as error:
+        _complain(str(error))
+        return FAILED
     except OSError as error:
         _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return FAILED

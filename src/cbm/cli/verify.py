@@ -258,7 +258,7 @@ def _cell(result: Verification, i: int, j: int) -> dict[str, Any]:
 
 def _write(path: Path, result: Verification, summary: dict[str, Any]) -> None:
     """Every cell: cause by cause in each effect's row, as the graph is stored."""
-    from cbm.runs.files import atomic_write_text
+    from cbm.runs.files import atomic_write_text, csv_text
 
     cells = [_cell(result, i, j) for i, j in np.ndindex(result.found.shape)]
     if path.suffix.lower() == ".json":
@@ -267,5 +267,5 @@ def _write(path: Path, result: Verification, summary: dict[str, Any]) -> None:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(cells[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(cells)
+    writer.writerows(cell | {key: csv_text(cell[key]) for key in ("cause", "effect")} for cell in cells)
     atomic_write_text(path, text.getvalue())

@@ -18,7 +18,7 @@ import numpy as np
 from cbm.data import readers, validate
 from cbm.data.factors import Factors
 from cbm.data.validate import MIN_ROWS, reward_array
-from cbm.errors import DataError
+from cbm.errors import DataError, WriteError
 
 MIN_EPISODES = 10
 """With fewer episodes than this, whole episodes are too coarse to hold some out."""
@@ -113,8 +113,8 @@ class Transitions:
         """Write .npz or .parquet (everything, exactly) or .csv (the columns only, exactly)."""
         try:
             readers.write(path, self.to_arrays())
-        except DataError as error:
-            raise DataError(f"{_shown(path)}: {error}") from None
+        except (DataError, WriteError) as error:
+            raise type(error)(f"{_shown(path)}: {error}") from None
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Transitions:
@@ -166,7 +166,7 @@ class Transitions:
         last = len(self) - 1
         same = (self.obs == self.obs[0]).all(axis=0) & (self.next_obs == self.obs[0]).all(axis=0)
         if same.any():
-            first, *others = (self.factors.names[i] for i in np.flatnonzero(same))
+            first, *others = np.array(self.factors.names, object)[same]
             value = self.obs[0, self.factors.index(first)]
             also = f"; so are {', '.join(map(repr, others[:5]))}" if others else ""
             also += f" and {len(others) - 5} more" if len(others) > 5 else ""

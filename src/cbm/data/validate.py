@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cbm.data.factors import ACTION, Factors, Variable, check_name, default_names, infer_kinds
+from cbm.data.readers.common import check_memory
 from cbm.errors import DataError
 
 MIN_ROWS = 2
@@ -81,6 +82,8 @@ def table(name: str, value: Any, shape: tuple[int, int], columns: Sequence[str])
     """A matrix of finite numbers as float64."""
     array = numbers(name, value)
     check_shape(name, array, shape)
+    if array.dtype != np.float64:  # a boolean takes eight times its room as a float
+        check_memory([8 * array.size])
     with np.errstate(over="ignore"):  # a wider float that overflows turns into inf, which is reported below
         array = np.ascontiguousarray(array, dtype=np.float64)
     low, high = array.min(axis=0), array.max(axis=0)  # nan and inf survive both

@@ -62,10 +62,14 @@ def discover(
     files = RunFiles(run, data, settings or Settings(), seed, knowledge)
     if (finished := files.finished()) is not None:
         return finished
-    return fit(
-        data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=progress,
-        files=files, workers=workers, predict=run is not None,
-    ).graph  # fmt: skip
+    _check(data, minutes, steps, settings or Settings(), knowledge)
+    with files.owned():
+        if (finished := files.finished()) is not None:  # by another process, just before this one could begin
+            return finished
+        return fit(
+            data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=progress,
+            files=files, workers=workers, predict=run is not None,
+        ).graph  # fmt: skip
 
 
 def fit(
@@ -85,10 +89,9 @@ def fit(
     started = time.perf_counter()
     settings = settings or Settings()
     files = files or RunFiles(None, data, settings, seed, knowledge)
-    _check(data, minutes, steps, settings)
-    (knowledge or Knowledge()).masks(data.factors.names, list(data.rewards))  # unknown names are found before work
+    _check(data, minutes, steps, settings, knowledge)
     files.begin()
-    checkpoint = Checkpoint(files.checkpoint)
+    checkpoint = files.checkpoint()
     if checkpoint.problem_with_file:
         print(f"cbm: {checkpoint.problem_with_file}", file=sys.stderr)
     earlier = float(checkpoint.notes.get("elapsed", 0.0))
@@ -100,7 +103,9 @@ def fit(
     return Discovery(graph, predictor)
 
 
-def _check(data: Transitions, minutes: float | None, steps: int | None, settings: Settings) -> None:
+def _check(
+    data: Transitions, minutes: float | None, steps: int | None, settings: Settings, knowledge: Knowledge | None
+) -> None:
     """What can be refused is refused before anything is written."""
     if len(data) < SHORTEST:
         raise DataError(f"{len(data)} transitions are too few to learn from; at least {SHORTEST} are needed")
@@ -109,6 +114,7 @@ def _check(data: Transitions, minutes: float | None, steps: int | None, settings
     if minutes is not None and not 0 < minutes < math.inf:
         raise DataError(f"minutes must be positive, got {minutes}")
     check_settings(settings)
+    (knowledge or Knowledge()).masks(data.factors.names, list(data.rewards))  # unknown names are found before work
 
 
 @dataclass

@@ -28,6 +28,7 @@ from cbm.discovery.settings import Settings
 from cbm.discovery.tensor_dataset import Dynamics, TensorDataset, dynamics_dataset, reward_dataset
 from cbm.discovery.train import Budget, Trainer
 from cbm.graph import CausalGraph
+from cbm.runs.checkpoint import copy_tensor, usable
 
 Report = Callable[[str, float, dict[str, float]], None]
 """Stage, fraction done, numbers to log."""
@@ -84,9 +85,18 @@ def _judge_dataset(
             model, dataset.held, dataset.inputs, dataset.real_inputs, settings.evaluation_rows, size, heard
         ).reported
         checkpoint.keep(**{f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr})
-    kept = Estimate(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"))
+    with usable(checkpoint.place):
+        kept = Estimate(_stored(checkpoint, f"{name}.cmi", dataset), _stored(checkpoint, f"{name}.stderr", dataset))
     real = dataset.real_inputs
     return decide(kept.cmi[:, :real], kept.stderr[:, :real], kept.cmi[:, real:], settings, breadth=dataset.breadth)
+
+
+def _stored(checkpoint: Checkpoint, name: str, dataset: TensorDataset) -> np.ndarray:
+    """An array of a finished part, one number for each target and input."""
+    array, shape = checkpoint.array(name), (len(dataset.targets), dataset.inputs)
+    if array.shape != shape or array.dtype.kind != "f":
+        raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected numbers of shape {shape}")
+    return array
 
 
 def _open(shape: tuple[int, int]) -> Verdicts:
@@ -101,7 +111,8 @@ def train(
 ) -> bool:
     """Run a trainer to the end of its budget, from the checkpoint if that stands in this stage; False: no time."""
     if checkpoint.notes.get("stage") == name and checkpoint.running:
-        trainer.restore(checkpoint.running)
+        with usable(checkpoint.place):
+            trainer.restore(checkpoint.running)
 
     def remember() -> None:
         checkpoint.running = trainer.state()
@@ -177,6 +188,6 @@ def named_parameters(model: MaskedModel, name: str) -> dict[str, Any]:
 
 
 def restore_parameters(model: MaskedModel, name: str, checkpoint: Checkpoint) -> None:
-    with torch.no_grad():
+    with usable(checkpoint.place):
         for key, parameter in model.named_parameters():
-            parameter.copy_(checkpoint.found[f"{name}/{key}"])
+            copy_tensor(parameter, checkpoint.found, f"{name}/{key}")

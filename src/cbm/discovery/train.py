@@ -32,6 +32,7 @@ from cbm.discovery.settings import (
     Settings,
 )
 from cbm.discovery.tensor_dataset import TensorDataset
+from cbm.runs.checkpoint import copy_tensor
 
 
 @dataclass
@@ -258,13 +259,20 @@ class Trainer:
         if self.phase >= 0:
             self.model.enter_phase(self.phase)
             self.optimizer = self._optimizer(self.phase)
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(tensors[f"model.{name}"])
-                self.average[name].copy_(tensors[f"average.{name}"])
+        for name, parameter in self.model.named_parameters():
+            copy_tensor(parameter, tensors, f"model.{name}")
+            copy_tensor(self.average[name], tensors, f"average.{name}")
         for k, parameter in enumerate(self.phases[max(self.phase, 0)]):
             prefix = f"optimizer.{k}."
             found = {key[len(prefix) :]: v.clone() for key, v in tensors.items() if key.startswith(prefix)}
             if found:
-                self.optimizer.state[parameter] = found
+                self.optimizer.state[parameter] = _moments(found, parameter, prefix)
         self.generator.set_state(tensors["generator"])
+
+
+def _moments(found: dict[str, Tensor], parameter: Tensor, prefix: str) -> dict[str, Tensor]:
+    """Adam's state of one parameter, as a checkpoint has it."""
+    for name, shape in (("step", torch.Size()), ("exp_avg", parameter.shape), ("exp_avg_sq", parameter.shape)):
+        if name not in found or found[name].shape != shape:
+            raise ValueError(f"{prefix}{name} is missing or has another shape than {tuple(shape)}")
+    return found

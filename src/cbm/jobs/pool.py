@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from cbm.errors import DataError
+from cbm.errors import DataError, WriteError
 from cbm.jobs.job import Job, job_error
 from cbm.jobs.shared import Shared
 from cbm.jobs.store import Store
@@ -165,6 +165,8 @@ class Pool:
         job, reply = worker.job, json.loads(line)
         assert job is not None and reply["key"] == job.key
         worker.job = None
+        if "write_error" in reply:
+            raise WriteError(f"job {job.key!r}: {reply['write_error']}")
         if not reply["ok"]:
             raise job_error(job.key, reply["data_error"], reply["traceback"])
         return job

@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
-from cbm.errors import DataError
+from cbm.errors import DataError, WriteError
 from cbm.jobs.job import Job
 from cbm.jobs.shared import Shared
 from cbm.jobs.store import write_result
@@ -46,6 +46,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         job = Job(request["key"], request["function"], request["options"])
         # Opened anew for every job: the arrays may have been replaced since the last one.
         write_result(Path(request["out"]), job.call(Shared(request["shared"])))
+    except WriteError as error:
+        return {"key": request["key"], "ok": False, "write_error": str(error), "traceback": traceback.format_exc()}
     except (Exception, SystemExit) as error:
         message = str(error) if isinstance(error, DataError) else None
         return {"key": request["key"], "ok": False, "data_error": message, "traceback": traceback.format_exc()}

@@ -15,9 +15,10 @@ from cbm.errors import DataError
 from cbm.learning.evaluate import Act, evaluate
 from cbm.learning.plan import Plan, plan_of
 from cbm.learning.prediction import MODELS, fitted, prediction_errors, stored
-from cbm.learning.runfiles import read_config
 from cbm.learning.snapshots import Snapshots
-from cbm.learning.task_env import TaskEnv, make_task_env, oracle
+from cbm.learning.task_env import GYMNASIUM, TaskEnv, make_task_env, oracle
+from cbm.runs.checkpoint import usable
+from cbm.runs.directory import CHECKPOINT, CONFIG, read_config
 
 ROWS = 60_000
 """Transitions that are collected for models of the dynamics when no log is given."""
@@ -32,9 +33,17 @@ class Policies:
     agents: dict[str, Agent]
 
 
-def policies(run: Path) -> Policies:
-    plan = plan_of(read_config(run))
+def policies(run: Path, trust_world: bool = False) -> Policies:
+    """`trust_world`: make an environment whose id names a module, which runs that module's code."""
+    plan = plan_of(read_config(run, "learn"), run / CONFIG)
+    module, colon, _ = plan.world.removeprefix(GYMNASIUM).partition(":")
+    if plan.world.startswith(GYMNASIUM) and colon and not trust_world:
+        raise DataError(
+            f"{run}: its config.json names the environment {plan.world}, and making it runs code of the module "
+            f"{module!r}; if you trust both, add --trust-world"
+        )
     task_env = make_task_env(plan.world, plan.options)
+    plan.check(task_env)
     state = Snapshots(run / "checkpoint").load(None)
     if state is None:
         raise DataError(f"{run}: there is no checkpoint in it yet, so there is no policy to evaluate")
@@ -42,7 +51,8 @@ def policies(run: Path) -> Policies:
     sizes = len(task_env.factors), len(task_env.context_names), len(task_env.factors.action_names)
     for task in plan.tasks:
         agents[task] = Agent(*sizes, plan.settings.sac, seed=0, total_updates=1)
-        agents[task].restore(state["learners"][task]["agent"])
+        with usable(run / CHECKPOINT):
+            agents[task].restore(state["learners"][task]["agent"])
     return Policies(plan, task_env, agents)
 
 

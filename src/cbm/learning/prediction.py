@@ -23,6 +23,7 @@ from cbm.discovery.settings import ModelName, Settings, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.learning.task_env import distractors
+from cbm.runs.directory import CHECKPOINT
 from cbm.runs.files import read_json
 
 STEPS = 20
@@ -89,7 +90,7 @@ def stored(run: Path, data: Transitions) -> Stored | None:
     if not isinstance(config, dict) or not (run / "result.json").is_file() or config.get("data") != fingerprint(data):
         return None
     settings, seed = Settings.from_json(config["settings"]), config["seed"]
-    checkpoint = Checkpoint(run / "checkpoint" / "state.safetensors")
+    checkpoint = Checkpoint(run / CHECKPOINT)
     if published(settings) or not checkpoint.has("prediction.done"):
         return None
     predictor = train_predictor(data, CausalGraph.load(run), settings, seed, checkpoint, lambda *_: None)

@@ -59,6 +59,8 @@ class LearnSettings:
     what was last done is then no cause."""
     checkpoint_every: int = 10_000
     """Steps between checkpoints."""
+    checkpoint_minutes: float = 1.0
+    """Minutes after which there is a checkpoint in any case, where steps take long."""
     reset_on_change: bool = True
     """Whether actor and critics start anew, and learn again from the buffer, when the abstraction changes."""
     catch_up: bool = True
@@ -81,6 +83,7 @@ class LearnSettings:
         whole(self, "dynamics_updates", 0)
         whole(self, "abstraction_until", 0, none=True)
         number(self, "updates_per_step", low=0, open_low=True)
+        number(self, "checkpoint_minutes", low=0, open_low=True)
         number(self, "off", low=0)
         number(self, "on", low=self.off)
         number(self, "weakest_effect", low=0)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cbm.checks import is_finite
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.checks import zeros_and_ones
@@ -27,7 +28,7 @@ from cbm.report.comparison import compare
 from cbm.report.graph_payload import bits, matrix_payload, name_groups, reward_payload
 from cbm.report.learning import is_learning_run, read_learning_run
 from cbm.report.palette import style_sheet
-from cbm.runs.files import atomic_write_text, read_json
+from cbm.runs.files import atomic_write_text, parse_json, read_json
 
 # In the order in which they are joined: later files use what earlier ones define.
 SCRIPTS = (
@@ -165,7 +166,7 @@ def read_training(path: Path) -> tuple[list[dict[str, Any]], str]:
     unreadable = 0
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            entry = json.loads(line) if line.strip() else {}
+            entry = parse_json(line) if line.strip() else {}
             step = float(entry.get("step", math.nan))
         except (ValueError, TypeError, AttributeError, RecursionError):
             unreadable += 1
@@ -205,7 +206,7 @@ def _finite(value: Any) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not is_finite(value):
         return None
     return float(f"{value:.5g}")
 

@@ -9,9 +9,7 @@ layout of CSV and Parquet tables is described in `cbm.data.readers.tables`.
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -20,7 +18,8 @@ import numpy as np
 from cbm.data.readers import csv, minari, npz, parquet
 from cbm.data.readers.common import reason
 from cbm.data.readers.tables import Arrays
-from cbm.errors import DataError
+from cbm.errors import DataError, WriteError
+from cbm.runs.files import atomic_file
 
 
 class Format(NamedTuple):
@@ -65,12 +64,15 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> Non
     """Write under a temporary name in the same directory, then rename: a file is whole or not there."""
     writer = FORMATS[_suffix(path)].write
     try:
-        with _replacing(Path(path)) as handle:
+        with atomic_file(path) as handle:
             writer(handle, arrays)
-    except DataError:
+    except (DataError, WriteError) as error:
+        because = error.__cause__
+        if isinstance(because, OSError):
+            raise type(error)(f"cannot be written: {because.strerror or reason(because)}") from None
         raise
-    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
-        raise DataError(f"cannot be written: {getattr(error, 'strerror', None) or reason(error)}") from None
+    except ValueError as error:  # a path with a zero byte
+        raise DataError(f"cannot be written: {reason(error)}") from None
 
 
 def _suffix(path: str | os.PathLike[str]) -> str:
@@ -78,15 +80,3 @@ def _suffix(path: str | os.PathLike[str]) -> str:
     if suffix not in SUFFIXES:
         raise DataError(f"unknown kind of file {suffix!r} (one of {', '.join(SUFFIXES)}, or {MINARI}NAME)")
     return suffix
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as handle:
-            yield handle
-        os.replace(temporary, path)
-    except BaseException:  # an interrupt as well: no half-written file stays behind
-        temporary.unlink(missing_ok=True)
-        raise

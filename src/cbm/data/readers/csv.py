@@ -28,8 +28,9 @@ def read(path: Path) -> Arrays:
 
 def write(handle: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
     columns = to_columns(arrays)
-    with io.TextIOWrapper(handle, encoding="utf-8", newline="", write_through=True) as text:
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        # Python writes the shortest digits that give the same double, and keeps 1.0 apart from the integer 1
-        writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+    text = io.TextIOWrapper(handle, encoding="utf-8", newline="", write_through=True)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    # Python writes the shortest digits that give the same double, and keeps 1.0 apart from the integer 1
+    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+    text.detach()  # the file is closed by who opened it

@@ -16,6 +16,7 @@ read; groups, ranges and a known true graph need npz or Parquet.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -147,7 +148,7 @@ def is_known_column(name: str) -> bool:
 def check_header(header: list[str]) -> None:
     if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
         raise DataError(f"its columns are not separated by commas (header: {header[0]!r:.200})")
-    twice = sorted({name for name in header if is_known_column(name) and header.count(name) > 1})
+    twice = sorted(name for name, count in Counter(header).items() if count > 1 and is_known_column(name))
     if twice:
         raise DataError(f"column {twice[0]!r} occurs more than once")
     if not any(name.startswith("obs:") for name in header):
