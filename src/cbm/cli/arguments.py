@@ -26,6 +26,15 @@ MaybePath = Annotated[Path | None, _said]
 MaybeText = Annotated[str | None, _said]
 Paths = Annotated[Positional[tuple[Path, ...]], _said]
 
+Device = Annotated[
+    str,
+    arg(
+        metavar="auto|cpu|cuda[:N]",
+        help="Where networks compute. cpu: the reference, and faster for small networks. cuda: a GPU, the first or "
+        "number N. auto: a GPU where there is one. A run may go on with another device.",
+    ),
+]
+
 T = TypeVar("T")
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from cbm.cli.arguments import (
+    Device,
     Flag,
     MaybeFloat,
     MaybeInt,
@@ -22,6 +23,7 @@ from cbm.cli.console import Stages, print_json, show
 from cbm.cli.paths import check_run, made_directory
 from cbm.cli.results import result_json, show_result
 from cbm.data.transitions import Transitions
+from cbm.device import check_device
 from cbm.discovery.settings import ModelName, Preset, Settings, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
@@ -67,6 +69,7 @@ class Options:
     """Ceiling in work instead of time: measured targets (updates, with --preset paper and --model demi)."""
     workers: MaybeInt = None
     """Processes of one thread each that share the work; the result is the same with any number. Left out: all cores."""
+    device: Device = "cpu"
     seed: int = 0
     """Seed of everything random."""
     knowledge: MaybePath = None
@@ -99,7 +102,7 @@ def main(arguments: list[str]) -> None:
     check_run(options.out)
     data = _load(options)
     knowledge = _knowledge(options, data)
-    budget = Budget(options.minutes, options.steps, options.workers)
+    budget = Budget(options.minutes, options.steps, options.workers, options.device)
     already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet)
     if options.json:
         print_json(result_json(graph, data, options.out, already))
@@ -111,11 +114,12 @@ def main(arguments: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Budget:
-    """A ceiling, and how many processes work."""
+    """A ceiling, how many processes work, and where networks compute."""
 
     minutes: float | None = None
     steps: int | None = None
     workers: int | None = None
+    device: str = "cpu"
 
 
 def run_discovery(
@@ -139,6 +143,7 @@ def run_discovery(
                 minutes=budget.minutes,
                 steps=budget.steps,
                 workers=budget.workers,
+                device=budget.device,
                 settings=settings,
                 seed=seed,
                 run=run,
@@ -160,6 +165,7 @@ def _settings(options: Options) -> Settings:
     check_seed(options.seed)
     at_least("--epsilon", options.epsilon, 0, above=True)
     at_least("--workers", options.workers, 1)
+    check_device(options.device)
     settings = preset(options.preset, options.model)
     settings = replace(settings, reward_inputs=options.reward_inputs, last_action=options.last_action)
     if options.rule is not None:

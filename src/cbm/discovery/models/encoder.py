@@ -8,7 +8,8 @@ knots. Features are centred, so that a dropped input (all zeros) is a neutral on
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -74,6 +75,11 @@ class Encoder:
             source_t, wave_t, low_t, high_t, mean_t, first_t, second_t, pairs_t, torch.from_numpy(gains),
             columns.shape[1], max(groups) + 1,
         )  # fmt: skip
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Encoder:
+        """The same encoder with all its tensors moved, to another device say."""
+        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: move(value) for name, value in tensors.items() if isinstance(value, Tensor)})
 
     @property
     def features(self) -> int:
