@@ -1,7 +1,7 @@
 """A GPU that is not there: tensors that claim to be on `cuda`, have shapes and no numbers.
 
 torch's fake tensors refuse to mix devices, so a bare constructor (`torch.zeros(n)`) that meets one of these fails, and
-so does `.numpy()` without `.cpu()`. Three things they cannot do are done here: indexing (which wants a real device),
+so does `.numpy()` without `.cpu()`. Some things they cannot do are done here: indexing and copies (which want a real device),
 single numbers (`.item()`, `bool`), and gradients, which are replaced by zeros of the right shape and device.
 """
 
@@ -40,13 +40,21 @@ class _Rest(TorchFunctionMode):
         if func is Tensor.__getitem__:
             return _indexed(first, args[1])
         if func is Tensor.__setitem__:
-            _indexed(first, args[1]).copy_(torch.as_tensor(args[2], device=getattr(args[2], "device", first.device)))
+            _fits(args[2], _indexed(first, args[1]))
             return None
+        if func is Tensor.copy_:  # from any device to any other
+            _fits(args[1], first)
+            return first
         return func(*args, **(kwargs or {}))
 
 
+def _fits(value: Any, place: Tensor) -> None:
+    shape = value.shape if isinstance(value, Tensor) else ()
+    assert torch.broadcast_shapes(shape, place.shape) == place.shape
+
+
 def _indexed(tensor: Tensor, index: Any) -> Tensor:
-    """`tensor[index]` by the operators below it; tensors among the indices must be where the tensor is, or on the CPU."""
+    """`tensor[index]` by the operators below it."""
     parts = list(index) if isinstance(index, tuple) else [index]
     used = sum(part is not None and part is not Ellipsis for part in parts)
     if Ellipsis in [part for part in parts if not isinstance(part, Tensor | np.ndarray | list)]:

@@ -19,7 +19,6 @@ from cbm.discovery.models.base import Batch, MaskedModel
 from cbm.discovery.models.candidates import CandidateSets
 from cbm.discovery.models.implicit import _CrossEntropy, _LogDensity
 from cbm.discovery.models.registry import build_model, numbers_per_row
-from cbm.discovery.models.trunk import NOTHING
 from cbm.discovery.predict import Predictor
 from cbm.discovery.refine import build_candidate_networks
 from cbm.discovery.settings import Settings, preset
@@ -47,7 +46,7 @@ SETTINGS: dict[str, AgentSettings] = {
 @pytest.fixture(scope="module")
 def dynamics() -> Dynamics:
     """A world with a contact, angles left out, binary and continuous targets, and differences."""
-    data = collect(make_world("contact", blocks=1, distractors=1), 400, seed=0)
+    data = collect(make_world("contact", blocks=2, distractors=1), 400, seed=0)
     return dynamics_dataset(*data.split(0.3, seed=0), 2, 0, differences=True)
 
 
@@ -67,13 +66,11 @@ def train_on_gpu(model: MaskedModel, dynamics: Dynamics, settings: Settings, mon
         trainer.watch()
         every = torch.arange(8, device=GPU)
         batch = Batch.of(dataset.held, every, torch.Generator())
-        dropped = torch.full_like(every, NOTHING) if dataset.targets else every
         assert trainer.focus.device.type == "cpu"
         pointwise = model.evidence(batch)
         some = torch.arange(2, device=GPU)
         for values in (pointwise(0, None), pointwise(1, some)):
             on_gpu(values)
-        del dropped
         size = numbers_per_row(dataset, settings)
         measure_cmi(model, dataset.held, 2, 2, settings.evaluation_rows, size)
         assert {tensor.device.type for tensor in trainer.state().values()} == {"cpu"}
@@ -86,7 +83,7 @@ def test_models(name: str, dynamics: Dynamics, monkeypatch: pytest.MonkeyPatch) 
 
 
 def slots(dynamics: Dynamics) -> CandidateSets:
-    rows = [[k, (k + 1) % dynamics.dataset.variables, -1] for k in range(len(dynamics.dataset.targets))]
+    rows = [[*range(dynamics.dataset.variables), -1]] * len(dynamics.dataset.targets)
     return CandidateSets(np.array(rows, dtype=np.int64), dynamics.dataset.action_input)
 
 
@@ -95,7 +92,7 @@ def test_candidates_and_the_predictor(name: str, dynamics: Dynamics, monkeypatch
     settings = MODELS[name]
     model = build_candidate_networks(dynamics.dataset, slots(dynamics), settings, 0)
     assert model.pairs.shape[1] > 0, "no difference is seen"
-    factors = make_world("contact", blocks=1, distractors=1).factors
+    factors = make_world("contact", blocks=2, distractors=1).factors
     train_on_gpu(model, dynamics, settings, monkeypatch)
     with fake_gpu(monkeypatch):
         model.restrict(np.ones((len(dynamics.dataset.targets), dynamics.dataset.inputs), bool))

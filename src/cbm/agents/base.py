@@ -186,8 +186,8 @@ class MaskedAgent(ABC):
         if not all(math.isfinite(value) for name, value in metrics.items() if name.endswith("_loss")):
             shown = ", ".join(f"{name} {value:.3g}" for name, value in metrics.items())
             raise FloatingPointError(
-                f"{AGENTS[self.settings.agent].label} diverged at update {self.updates} ({shown}): a lower learning rate or smaller "
-                "rewards may help"
+                f"{AGENTS[self.settings.agent].label} diverged at update {self.updates} ({shown}): "
+                "a lower learning rate or smaller rewards may help"
             )
         return metrics
 

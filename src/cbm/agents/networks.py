@@ -20,12 +20,15 @@ class Networks(nn.Module):
     `normalised`: before each ReLU, the units of a layer get mean 0 and variance 1 in every row.
     """
 
-    def __init__(self, count: int, sizes: Sequence[int], generator: torch.Generator, normalised: bool = False):
+    def __init__(
+        self, count: int, sizes: Sequence[int], generator: torch.Generator, normalised: bool = False,
+        device: torch.device | None = None,
+    ):  # fmt: skip
         super().__init__()
         self.normalised = normalised
         layers = list(itertools.pairwise(sizes))
-        self.weights = nn.ParameterList(torch.empty(count, n, m) for n, m in layers)
-        self.biases = nn.ParameterList(torch.empty(count, 1, m) for _, m in layers)
+        self.weights = nn.ParameterList(torch.empty(count, n, m, device=device) for n, m in layers)
+        self.biases = nn.ParameterList(torch.empty(count, 1, m, device=device) for _, m in layers)
         self.initialise(generator)
 
     @torch.no_grad()
@@ -53,9 +56,10 @@ class Critics(Networks):
     """Q1 and Q2."""
 
     def __init__(
-        self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator, normalised: bool = False
-    ):
-        super().__init__(2, (inputs + actions, *hidden, 1), generator, normalised)
+        self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator, device: torch.device,
+        normalised: bool = False,
+    ):  # fmt: skip
+        super().__init__(2, (inputs + actions, *hidden, 1), generator, normalised, device)
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
         """(2, B) values of (B, inputs) states and (B, actions) actions."""

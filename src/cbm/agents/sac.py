@@ -27,8 +27,10 @@ EPSILON = 2.0**-23
 class Actor(Networks):
     """A Gaussian whose mean and spread depend on the state, squashed into (-1, 1) by tanh."""
 
-    def __init__(self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator):
-        super().__init__(1, (inputs, *hidden, 2 * actions), generator)
+    def __init__(
+        self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator, device: torch.device
+    ):
+        super().__init__(1, (inputs, *hidden, 2 * actions), generator, device=device)
 
     def gaussian(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """(B, actions) means and logarithms of the standard deviations, before squashing."""
@@ -49,9 +51,9 @@ class Sac(MaskedAgent):
     def __init__(self, settings: SacSettings, shape: Shape):
         super().__init__(settings, shape)
         self.settings = settings
-        sizes = (shape.variables + shape.context, shape.actions, settings.hidden, self.generator)
-        self.actor = Actor(*sizes).to(shape.device)
-        self.critics, self.targets = (Critics(*sizes, settings.layer_norm).to(shape.device) for _ in range(2))
+        sizes = (shape.variables + shape.context, shape.actions, settings.hidden, self.generator, self.device)
+        self.actor = Actor(*sizes)
+        self.critics, self.targets = (Critics(*sizes, settings.layer_norm) for _ in range(2))
         self.targets.requires_grad_(False).load_state_dict(self.critics.state_dict())
         self.actor_optimiser = Optimiser(self.actor, settings.learning_rate, settings.grad_clip)
         self.critic_optimiser = Optimiser(self.critics, settings.learning_rate, settings.grad_clip)

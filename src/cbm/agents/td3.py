@@ -19,8 +19,10 @@ from cbm.agents.settings import Td3Settings
 class Actor(Networks):
     """One action for every state."""
 
-    def __init__(self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator):
-        super().__init__(1, (inputs, *hidden, actions), generator)
+    def __init__(
+        self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator, device: torch.device
+    ):
+        super().__init__(1, (inputs, *hidden, actions), generator, device=device)
 
     def forward(self, state: Tensor) -> Tensor:
         """(B, actions) in (-1, 1)."""
@@ -33,9 +35,9 @@ class Td3(MaskedAgent):
     def __init__(self, settings: Td3Settings, shape: Shape):
         super().__init__(settings, shape)
         self.settings = settings
-        sizes = (shape.variables + shape.context, shape.actions, settings.hidden, self.generator)
-        self.actor, self.target_actor = (Actor(*sizes).to(shape.device) for _ in range(2))
-        self.critics, self.targets = (Critics(*sizes, settings.layer_norm).to(shape.device) for _ in range(2))
+        sizes = (shape.variables + shape.context, shape.actions, settings.hidden, self.generator, self.device)
+        self.actor, self.target_actor = (Actor(*sizes) for _ in range(2))
+        self.critics, self.targets = (Critics(*sizes, settings.layer_norm) for _ in range(2))
         self.actor_optimiser = Optimiser(self.actor, settings.learning_rate, settings.grad_clip)
         self.critic_optimiser = Optimiser(self.critics, settings.learning_rate, settings.grad_clip)
         self.networks = {
