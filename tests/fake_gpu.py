@@ -19,22 +19,22 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 GPU = torch.device("cuda:0")
-NUMBERS = {Tensor.item: 1.0, Tensor.__float__: 1.0, Tensor.__int__: 1, Tensor.__bool__: True}
+NUMBERS = {Tensor.__float__: 1.0, Tensor.__int__: 1, Tensor.__bool__: True}
 
 
 class _Rest(TorchFunctionMode):
     """What fake tensors on a device that is not there cannot do by themselves."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        first = args[0] if args else None
+        first: Any = args[0] if args else None
         if func in NUMBERS:
             return NUMBERS[func]
+        if func is Tensor.item:
+            return 1.0 if first.is_floating_point() else 0
         if func is Tensor.numpy:
             if first.device.type != "cpu":
                 raise TypeError(f"can't convert {first.device} tensor to numpy; use .cpu() first")
-            return np.zeros(first.shape, dtype=np.bool_ if first.dtype == torch.bool else np.float32)
-        if func is Tensor.tolist:
-            return np.zeros(first.shape).tolist()
+            return np.zeros(first.shape, dtype=str(first.dtype).removeprefix("torch."))
         if func is Tensor.nonzero:
             return torch.zeros(1, first.dim(), dtype=torch.long, device=first.device)
         if func is Tensor.__getitem__:
@@ -42,6 +42,8 @@ class _Rest(TorchFunctionMode):
         if func is Tensor.__setitem__:
             _fits(args[2], _indexed(first, args[1]))
             return None
+        if func is Tensor.contiguous:
+            return torch.clone(first, memory_format=torch.contiguous_format)
         if func is Tensor.copy_:  # from any device to any other
             _fits(args[1], first)
             return first

@@ -215,7 +215,7 @@ def test_resume_is_exact(kind: str) -> None:
 
 def test_before_anything_is_learned_there_is_little_to_store() -> None:
     data = world(0, rows=500)
-    method, other = (tia.Tia(data.factors, "go", 0) for _ in range(2))
+    method, other = (tia.Tia(data.factors, "go", 0, PartitionSettings()) for _ in range(2))
     other.restore(method.tensors())
     assert other.mask().all() and other.fitted is None
 
@@ -259,7 +259,7 @@ def test_bad_options(name: str, options: dict[str, Any], message: str) -> None:
 def test_a_missing_reward_is_named() -> None:
     data = world(0, rows=500)
     with pytest.raises(DataError, match="no reward 'stop'"):
-        tia.Tia(data.factors, "stop").learn(Log(data), 1)
+        tia.Tia(data.factors, "stop", 0, PartitionSettings()).learn(Log(data), 1)
 
 
 def test_the_measurement_on_the_contact_world_runs() -> None:

@@ -38,6 +38,7 @@ def test_presets_survive_json(name: Preset, world: str, task: str) -> None:
 def test_the_paper_table(world: str, task: str, start: float, finish: float, decay: float) -> None:
     settings = preset("paper", world, task)
     sac = settings.agent
+    assert isinstance(sac, SacSettings)
     assert (sac.alpha, sac.alpha_start, sac.alpha_finish) == ("schedule", start, finish)
     assert math.isclose(sac.alpha_decay, decay)
     assert (sac.hidden, sac.batch, sac.learning_rate, sac.gamma, sac.tau) == ((256, 256), 256, 1e-4, 0.99, 5e-3)
@@ -48,6 +49,7 @@ def test_the_paper_table(world: str, task: str, start: float, finish: float, dec
 def test_laptop_is_what_was_measured() -> None:
     settings = preset("laptop", "block", "pick")
     sac = settings.agent
+    assert isinstance(sac, SacSettings)
     assert (sac.hidden, sac.batch, sac.learning_rate, sac.gamma) == ((128, 128), 256, 1e-3, 0.98)
     assert sac.layer_norm
     assert (sac.alpha, sac.alpha_start, sac.target_entropy, sac.clip_inputs) == ("auto", 0.05, None, 5.0)

@@ -48,6 +48,8 @@ class Actor(Networks):
 class Sac(MaskedAgent):
     """Maximises reward and entropy; the entropy's weight alpha is tuned or follows a schedule."""
 
+    settings: SacSettings
+
     def __init__(self, settings: SacSettings, shape: Shape):
         super().__init__(settings, shape)
         self.settings = settings

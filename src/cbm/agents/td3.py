@@ -32,6 +32,8 @@ class Actor(Networks):
 class Td3(MaskedAgent):
     """Explores by Gaussian noise of a fixed size around its actions."""
 
+    settings: Td3Settings
+
     def __init__(self, settings: Td3Settings, shape: Shape):
         super().__init__(settings, shape)
         self.settings = settings

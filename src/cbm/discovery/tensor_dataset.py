@@ -46,8 +46,8 @@ class Rows:
         return self.x.device
 
     def to(self, device: torch.device) -> Rows:
-        parts = (part.to(device) for part in (self.x, self.u, self.width, self.y, self.level))
-        return Rows(*parts, self.cluster)
+        parts = {name: getattr(self, name).to(device) for name in ("x", "u", "width", "y", "level")}
+        return replace(self, **parts)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,8 +79,8 @@ class Encoder:
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Encoder:
         """The same encoder with all its tensors moved, to another device say."""
-        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: move(value) for name, value in tensors.items() if isinstance(value, Tensor)})
+        parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: move(part) for name, part in parts.items() if isinstance(part, Tensor)})
 
     @property
     def features(self) -> int:
