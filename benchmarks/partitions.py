@@ -21,8 +21,7 @@ from rich.table import Table
 from benchmarks.store import command
 from cbm.abstraction import denoised, tia
 from cbm.abstraction.partitioned import PartitionMethod
-from cbm.abstraction.settings import PartitionSettings
-from cbm.abstraction.table import method_options
+from cbm.abstraction.table import PartitionSettings, method_options
 from cbm.data.factors import Factors
 from cbm.data.transitions import Transitions
 from cbm.envs.collect import collect

@@ -1,8 +1,8 @@
 """A GPU that is not there: tensors that claim to be on `cuda`, have shapes and no numbers.
 
 torch's fake tensors refuse to mix devices, so a bare constructor (`torch.zeros(n)`) that meets one of these fails, and
-so does `.numpy()` without `.cpu()`. Some things they cannot do are done here: indexing and copies (which want a real device),
-single numbers (`.item()`, `bool`), and gradients, which are replaced by zeros of the right shape and device.
+so does `.numpy()` without `.cpu()`. Some things they cannot do are done here: indexing and copies, which want a real
+device; single numbers (`.item()`, `bool`); and gradients, which are replaced by zeros of the right shape and device.
 """
 
 from __future__ import annotations

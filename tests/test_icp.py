@@ -10,7 +10,7 @@ import pytest
 from cbm.abstraction.icp import Icp, by_context, consecutive_blocks
 from cbm.abstraction.invariance import Inputs, Model, invariant_parents, passes, preselect, welch
 from cbm.abstraction.method import Setup, make_method
-from cbm.abstraction.settings import IcpSettings
+from cbm.abstraction.table import IcpSettings
 from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 from cbm.errors import DataError

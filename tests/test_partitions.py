@@ -16,8 +16,7 @@ from cbm.abstraction.method import Setup, make_method
 from cbm.abstraction.partition import Partition
 from cbm.abstraction.partitioned import PartitionMethod
 from cbm.abstraction.restricted import RestrictedDynamics
-from cbm.abstraction.settings import PartitionSettings
-from cbm.abstraction.table import method_options
+from cbm.abstraction.table import PartitionSettings, method_options
 from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 from cbm.discovery.tensor_dataset import dynamics_dataset

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from cbm.abstraction.settings import IcpSettings, PartitionSettings
+from cbm.abstraction.table import IcpSettings, PartitionSettings
 from cbm.agents.settings import AgentSettings, SacSettings, Td3Settings
 from cbm.errors import DataError
 from cbm.learning.settings import LearnSettings, Preset, preset

@@ -16,7 +16,7 @@ from torch import Tensor
 from cbm.abstraction.method import Setup
 from cbm.abstraction.partitioned import Fitted, PartitionMethod, Pool
 from cbm.abstraction.restricted import Views
-from cbm.abstraction.settings import PartitionSettings
+from cbm.abstraction.table import PartitionSettings
 from cbm.data.factors import Factors
 
 X, Y, Z = 0, 1, 2

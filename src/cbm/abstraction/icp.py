@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cbm.abstraction.invariance import Inputs, Verdict, invariant_parents
 from cbm.abstraction.method import Experience, Setup
-from cbm.abstraction.settings import SMALLEST, IcpSettings
+from cbm.abstraction.table import SMALLEST, IcpSettings
 from cbm.data.factors import Factors
 from cbm.data.transitions import Transitions
 from cbm.discovery.targets import action_columns, change

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from cbm.abstraction.settings import Regression
+from cbm.abstraction.table import Regression
 
 FEATURES = 80  # random features of the nonlinear regression
 RIDGE = 1e-6  # relative; keeps the solution defined when inputs repeat each other

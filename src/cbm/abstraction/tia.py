@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from cbm.abstraction.method import Setup
 from cbm.abstraction.partitioned import Fitted, PartitionMethod, Pool
 from cbm.abstraction.restricted import Views
-from cbm.abstraction.settings import PartitionSettings
+from cbm.abstraction.table import PartitionSettings
 from cbm.data.factors import Factors
 
 RELEVANT, IRRELEVANT = 0, 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,7 +24,7 @@ from cbm.cli.paths import check_run, made_directory
 from cbm.cli.results import result_json, show_result
 from cbm.data.transitions import Transitions
 from cbm.device import check_device
-from cbm.discovery.settings import ModelName, Preset, Settings, preset
+from cbm.discovery.settings import ModelName, Preset, Rule, Settings, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.knowledge import Knowledge
@@ -75,7 +75,7 @@ class Options:
     knowledge: MaybePath = None
     """JSON file of edges that must be there and edges that cannot:
     {"required": [["cause", "effect"]], "forbidden": [["action", "light"]]}"""
-    rule: Annotated[Literal["calibrated", "threshold"] | None, arg(help_behavior_hint="")] = None
+    rule: Annotated[Rule | None, arg(help_behavior_hint="")] = None
     """How edges are decided.
     calibrated: thresholds from inputs that cannot matter, with an undecided zone.
     threshold: a CMI of at least --epsilon, as in the paper.
@@ -167,13 +167,11 @@ def _settings(options: Options) -> Settings:
     at_least("--workers", options.workers, 1)
     check_device(options.device)
     settings = preset(options.preset, options.model)
-    settings = replace(settings, reward_inputs=options.reward_inputs, last_action=options.last_action)
-    if options.rule is not None:
-        settings = replace(settings, rule=options.rule)
-    if options.epsilon is not None:
-        if settings.rule == "calibrated":
-            at_least("--epsilon with the calibrated rule", options.epsilon, settings.smallest_effect)
-        settings = replace(settings, epsilon=options.epsilon)
+    named = {field.name for field in fields(Settings)} & {field.name for field in fields(Options)}  # of the same name
+    given = {name: getattr(options, name) for name in named}
+    settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
+    if options.epsilon is not None and settings.rule == "calibrated":
+        at_least("--epsilon with the calibrated rule", options.epsilon, settings.smallest_effect)
     return settings
 
 
