@@ -90,10 +90,10 @@ $(VENV)/.stamp-dev: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 
 $(VENV)/.stamp-bench: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 	@echo "Installing cbm with what the benchmarks need"
-	@$(PIP_INSTALL) -e '.[bench,mujoco,tasks]'
+	@$(PIP_INSTALL) -e '.[bench,mujoco]' 'tianshou>=2.0.1,<3'
 	@touch $@ $(VENV)/.stamp-core
 
 $(VENV)/.stamp-all: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 	@echo "Installing cbm with all extras"
-	@$(PIP_INSTALL) -e '.[tables,minari,mujoco,tasks,bench,dev]'
+	@$(PIP_INSTALL) -e '.[tables,minari,mujoco,bench,dev]'
 	@touch $@ $(VENV)/.stamp-core $(VENV)/.stamp-dev $(VENV)/.stamp-bench

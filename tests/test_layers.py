@@ -11,10 +11,11 @@ import pytest
 import cbm
 
 ROOT = Path(cbm.__file__).parent
-BASE = {"errors", "checks"}
+BASE = {"errors", "checks", "device"}
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "checks": {"errors"},
+    "device": {"errors"},
     "runs": BASE,
     "jobs": BASE | {"runs"},
     "data": BASE | {"runs"},
@@ -24,7 +25,7 @@ BELOW: dict[str, set[str]] = {
     "abstraction": BASE | {"runs", "jobs", "data", "graph", "discovery"},
     "agents": BASE | {"runs", "data"},
     "learning": BASE | {"runs", "jobs", "data", "graph", "envs", "discovery", "abstraction", "agents"},
-    "report": BASE | {"runs", "data", "graph", "learning"},
+    "report": BASE | {"runs", "data", "graph", "abstraction", "agents", "learning"},
     "cli": BASE | {"runs", "jobs", "data", "graph", "envs", "discovery", "abstraction", "agents", "learning", "report"},
 }
 """Folder or file of the package: what it may import, lazily or not, for types or not."""

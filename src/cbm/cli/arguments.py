@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import tyro
 from tyro.conf import DisallowNone, FlagCreatePairsOff, Positional, PositionalMetavarFromFieldName, arg
 
-from cbm.checks import is_finite
+from cbm.checks import is_number
 from cbm.errors import DataError
 
 # An option that may be left out: its help says what happens then, better than "(default: None)" would.
@@ -25,6 +25,15 @@ MaybeInt = Annotated[int | None, _said]
 MaybePath = Annotated[Path | None, _said]
 MaybeText = Annotated[str | None, _said]
 Paths = Annotated[Positional[tuple[Path, ...]], _said]
+
+Device = Annotated[
+    str,
+    arg(
+        metavar="auto|cpu|cuda[:N]",
+        help="Where networks compute. cpu: the reference, and faster for small networks. cuda: a GPU, the first or "
+        "number N. auto: a GPU where there is one. A run may go on with another device.",
+    ),
+]
 
 T = TypeVar("T")
 
@@ -105,7 +114,7 @@ def at_least(name: str, value: float | None, low: float, *, above: bool = False)
     """Refuse a number below `low` (or equal to it, with `above`), and one that is none."""
     if value is None:
         return
-    if not is_finite(value) or value < low or (above and value == low):
+    if not is_number(value) or value < low or (above and value == low):
         shown = f"{value!r:.40}" if isinstance(value, int) else f"{value:g}"
         raise DataError(f"{name}: must be {'more than' if above else 'at least'} {low:g}, not {shown}")
 

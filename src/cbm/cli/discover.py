@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
 from cbm.cli.arguments import (
+    Device,
     Flag,
     MaybeFloat,
     MaybeInt,
@@ -23,7 +24,8 @@ from cbm.cli.paths import check_run
 from cbm.cli.results import result_json, show_result
 from cbm.data.remarks import remarks
 from cbm.data.transitions import Transitions
-from cbm.discovery.settings import ModelName, Preset, Settings, preset
+from cbm.device import check_device
+from cbm.discovery.settings import ModelName, Preset, Rule, Settings, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.knowledge import Knowledge
@@ -68,12 +70,13 @@ class Options:
     """Ceiling in work instead of time: measured targets (updates, with --preset paper and --model demi)."""
     workers: MaybeInt = None
     """Processes of one thread each that share the work; the result is the same with any number. Left out: all cores."""
+    device: Device = "cpu"
     seed: int = 0
     """Seed of everything random."""
     knowledge: MaybePath = None
     """JSON file of edges that must be there and edges that cannot:
     {"required": [["cause", "effect"]], "forbidden": [["action", "light"]]}"""
-    rule: Annotated[Literal["calibrated", "threshold"] | None, arg(help_behavior_hint="")] = None
+    rule: Annotated[Rule | None, arg(help_behavior_hint="")] = None
     """How edges are decided.
     calibrated: thresholds from inputs that cannot matter, with an undecided zone.
     threshold: a CMI of at least --epsilon, as in the paper.
@@ -102,7 +105,7 @@ def main(arguments: list[str]) -> None:
     knowledge = _knowledge(options, data)
     for remark in remarks(data):
         warn(remark)
-    budget = Budget(options.minutes, options.steps, options.workers)
+    budget = Budget(options.minutes, options.steps, options.workers, options.device)
     already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet)
     if options.json:
         print_json(result_json(graph, data, options.out, already))
@@ -114,11 +117,12 @@ def main(arguments: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Budget:
-    """A ceiling, and how many processes work."""
+    """A ceiling, how many processes work, and where networks compute."""
 
     minutes: float | None = None
     steps: int | None = None
     workers: int | None = None
+    device: str = "cpu"
 
 
 def run_discovery(
@@ -142,6 +146,7 @@ def run_discovery(
                 minutes=budget.minutes,
                 steps=budget.steps,
                 workers=budget.workers,
+                device=budget.device,
                 settings=settings,
                 seed=seed,
                 run=run,
@@ -163,14 +168,13 @@ def _settings(options: Options) -> Settings:
     check_seed(options.seed)
     at_least("--epsilon", options.epsilon, 0, above=True)
     at_least("--workers", options.workers, 1)
+    check_device(options.device)
     settings = preset(options.preset, options.model)
-    settings = replace(settings, reward_inputs=options.reward_inputs, last_action=options.last_action)
-    if options.rule is not None:
-        settings = replace(settings, rule=options.rule)
-    if options.epsilon is not None:
-        if settings.rule == "calibrated":
-            at_least("--epsilon with the calibrated rule", options.epsilon, settings.smallest_effect)
-        settings = replace(settings, epsilon=options.epsilon)
+    named = {field.name for field in fields(Settings)} & {field.name for field in fields(Options)}  # of the same name
+    given = {name: getattr(options, name) for name in named}
+    settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
+    if options.epsilon is not None and settings.rule == "calibrated":
+        at_least("--epsilon with the calibrated rule", options.epsilon, settings.smallest_effect)
     return settings
 
 

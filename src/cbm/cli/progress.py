@@ -1,8 +1,7 @@
-"""What the commands about policies share: the library they need, and progress with what the policies can do."""
+"""Progress of policies that learn, with what they can do."""
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import sys
 import time
@@ -10,18 +9,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cbm.cli.console import LINE_EVERY, duration, learning_bars, on_terminal
-from cbm.errors import DataError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
     from cbm.learning.algorithm1 import Status
-
-
-def check_installed() -> None:
-    """Policies need an extra."""
-    if importlib.util.find_spec("tianshou") is None:
-        raise DataError("policies need Tianshou, which is not installed: pip install 'cbm-rl[tasks]'")
 
 
 class Watch:

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from cbm.checks import is_finite
+from cbm.checks import is_number
 from cbm.errors import DataError
 
 Kind = Literal["continuous", "angle", "binary", "categorical"]
@@ -262,7 +262,7 @@ def _bound(value: float) -> float | None:
 
 
 def _is_finite_number(value: object) -> bool:
-    return is_finite(value.item() if isinstance(value, np.integer | np.floating) else value)
+    return is_number(value.item() if isinstance(value, np.integer | np.floating) else value)
 
 
 def _check_unique(names: Sequence[str], what: str) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbm.checks import is_finite
+from cbm.checks import is_number
 from cbm.errors import DataError
 from cbm.runs.checkpoint import Generations
 
@@ -77,7 +77,7 @@ def _checked(tree: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]
     for part in (found, running):
         if not all(isinstance(value, Tensor) for value in part.values()):
             raise TypeError("a tensor is missing")
-    if not is_finite(notes.get("elapsed", 0.0)) or notes.get("elapsed", 0.0) < 0:
+    if not is_number(notes.get("elapsed", 0.0)) or notes.get("elapsed", 0.0) < 0:
         raise ValueError(f"elapsed is {notes['elapsed']!r:.40}, no time")
     if not isinstance(notes.get("updates", {}), dict):
         raise TypeError("updates is no table")

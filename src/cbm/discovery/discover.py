@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from cbm.data.transitions import Transitions
+from cbm.device import find_device
 from cbm.discovery import network_pipeline
 from cbm.discovery.assemble import assemble, reward_graphs
 from cbm.discovery.checkpoint import Checkpoint
@@ -52,12 +53,14 @@ def discover(
     knowledge: Knowledge | None = None,
     progress: Progress | None = None,
     workers: int | None = None,
+    device: str = "cpu",
 ) -> CausalGraph:
     """The causal graph of the dynamics and of every reward in the data.
 
     It ends when everything is settled. `minutes` is a ceiling, and so is `steps` (measured targets; updates of the
     published networks): what is not settled by then is undecided, and the same call goes on from there if it has a
     `run` directory. `workers` processes share the work (left out: one for each core); the result is the same.
+    Networks (preset paper, model demi, the predictor) compute on `device`: auto, cpu, cuda or cuda:N.
     """
     files = RunFiles(run, data, settings or Settings(), seed, knowledge)
     if (finished := files.finished()) is not None:
@@ -68,7 +71,7 @@ def discover(
             return finished
         return fit(
             data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=progress,
-            files=files, workers=workers, predict=run is not None,
+            files=files, workers=workers, predict=run is not None, device=device,
         ).graph  # fmt: skip
 
 
@@ -84,18 +87,20 @@ def fit(
     files: RunFiles | None = None,
     workers: int | None = None,
     predict: bool = True,
+    device: str = "cpu",
 ) -> Discovery:
     """`discover`, returning the predictor as well (with `predict`)."""
     started = time.perf_counter()
     settings = settings or Settings()
     files = files or RunFiles(None, data, settings, seed, knowledge)
     _check(data, minutes, steps, settings, knowledge)
+    place = str(find_device(device))
     files.begin()
     checkpoint = files.checkpoint()
     if checkpoint.problem_with_file:
         print(f"cbm: {checkpoint.problem_with_file}", file=sys.stderr)
     earlier = float(checkpoint.notes.get("elapsed", 0.0))
-    job = _Call(data, settings, seed, minutes, steps, workers, checkpoint, files, progress, started - earlier)
+    job = _Call(data, settings, seed, minutes, steps, workers, checkpoint, files, progress, started - earlier, place)
     graph = job.networks() if network_pipeline.published(settings) else job.refits()
     graph = (knowledge or Knowledge()).apply(graph)
     predictor = job.predictor(graph) if predict else None
@@ -131,6 +136,7 @@ class _Call:
     files: RunFiles
     progress: Progress | None
     started: float
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         self.ceiling = ceiling(self.minutes, self.steps)
@@ -157,7 +163,8 @@ class _Call:
         """The published networks and their thresholds (`network_pipeline.py`)."""
         train, held = self.data.split(self.settings.held_out, seed=self.seed)
         found = network_pipeline.run_networks(
-            train, held, self.settings, self.seed, self.ceiling.deadline, self.steps, self.checkpoint, self.report
+            train, held, self.settings, self.seed, self.ceiling.deadline, self.steps, self.checkpoint, self.report,
+            self.device,
         )  # fmt: skip
         names, of_rewards = list(self.data.rewards), found.rewards
         rewards = reward_graphs(self.data.factors, names, of_rewards, action=False) if of_rewards is not None else {}
@@ -177,7 +184,7 @@ class _Call:
         if network_pipeline.published(self.settings) or late or not graph.settled.all():
             return None
         return network_pipeline.train_predictor(
-            self.data, graph, self.settings, self.seed, self.checkpoint, self.report
+            self.data, graph, self.settings, self.seed, self.checkpoint, self.report, self.device
         )
 
     def updates(self) -> dict[str, int]:

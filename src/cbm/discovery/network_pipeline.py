@@ -50,18 +50,19 @@ class NetworkVerdicts:
 
 def run_networks(
     train: Transitions, held: Transitions, settings: Settings, seed: int, deadline: float | None, steps: int | None,
-    checkpoint: Checkpoint, report: Report,
+    checkpoint: Checkpoint, report: Report, device: str = "cpu",
 ) -> NetworkVerdicts:  # fmt: skip
     """Dynamics, then all rewards as one dataset; `steps` updates of the former (left out: as the settings say)."""
     steps = steps or settings.updates
     dynamics = dynamics_dataset(train, held, settings.shadows, seed, settings.differences)
-    found = _judge_dataset("dynamics", dynamics.dataset, settings, seed, deadline, steps, checkpoint, report)
+    place = torch.device(device)
+    found = _judge_dataset("dynamics", dynamics.dataset.to(place), settings, seed, deadline, steps, checkpoint, report)
     rewards = None
     if train.rewards:
         before = settings.reward_inputs == "state-action"
         dataset = reward_dataset(train, held, list(train.rewards), settings.shadows, seed, before, settings.differences)
         rewards = _judge_dataset(
-            "rewards", dataset, settings, seed + 2, deadline, max(1, steps // 2), checkpoint, report
+            "rewards", dataset.to(place), settings, seed + 2, deadline, max(1, steps // 2), checkpoint, report
         )
     return NetworkVerdicts(dynamics, found, rewards)
 
@@ -76,7 +77,7 @@ def _judge_dataset(
         empty = np.zeros(shape)
         return Verdicts(empty, empty, empty, empty > 0, empty.astype("<U9"))
     if not checkpoint.has(f"{name}.cmi"):
-        model = build_model(dataset, settings, seed)
+        model = build_model(dataset, settings, seed).to(dataset.train.device)
         if not train(name, Trainer(model, dataset, settings, seed), Budget(steps=steps), checkpoint, report, deadline):
             return _open(shape)
         size = numbers_per_row(dataset, settings)
@@ -149,15 +150,16 @@ def _evidence_progress(report: Report, name: str, done: float) -> None:
 
 
 def train_predictor(
-    data: Transitions, graph: CausalGraph, settings: Settings, seed: int, checkpoint: Checkpoint, report: Report
-) -> Predictor | None:
+    data: Transitions, graph: CausalGraph, settings: Settings, seed: int, checkpoint: Checkpoint, report: Report,
+    device: str = "cpu",
+) -> Predictor | None:  # fmt: skip
     """Small networks, one for each variable, that see only its causes."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # beside other work, two threads are slower than one
     try:
         train_rows, held_rows = data.split(settings.held_out, seed=seed)
         dynamics = dynamics_dataset(train_rows, held_rows, settings.shadows, seed, settings.differences)
-        dataset, name = dynamics.dataset, "prediction"
+        dataset, name = dynamics.dataset.to(torch.device(device)), "prediction"
         if not dataset.targets:
             return None
         parents = np.zeros((len(dataset.targets), dataset.inputs), bool)
@@ -184,7 +186,7 @@ def _slots(parents: np.ndarray, dataset: TensorDataset) -> CandidateSets:
 
 
 def named_parameters(model: MaskedModel, name: str) -> dict[str, Any]:
-    return {f"{name}/{key}": value.detach().clone() for key, value in model.named_parameters()}
+    return {f"{name}/{key}": value.detach().cpu().clone() for key, value in model.named_parameters()}
 
 
 def restore_parameters(model: MaskedModel, name: str, checkpoint: Checkpoint) -> None:

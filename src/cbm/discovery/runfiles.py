@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cbm.checks import is_finite
+from cbm.checks import is_number
 from cbm.data.transitions import Transitions
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.settings import Settings
@@ -138,7 +138,7 @@ def _still_true(line: str, checkpoint: Checkpoint) -> bool:
     try:
         row = parse_json(line)
         phase, step = row["phase"], row["step"]
-        if not isinstance(phase, str) or not is_finite(step):
+        if not isinstance(phase, str) or not is_number(step):
             return False
     except (ValueError, KeyError, TypeError, RecursionError):  # cut off by a kill
         return False

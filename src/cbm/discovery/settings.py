@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
+from cbm.checks import above, at_least, check_record, record_from_json
 from cbm.errors import DataError
 
 ModelName = Literal["implicit", "explicit", "demi"]
@@ -87,19 +88,17 @@ class Settings:
     """What a reward may depend on, beside the action: the state after the step, the state before it, or both."""
 
     def __post_init__(self) -> None:
-        for name, low in (
-            ("width", 1),
-            ("depth", 1),
-            ("code", 1),
-            ("knots", 3),
-            ("candidates", 1),
-            ("batch", 2),
-        ):
-            if getattr(self, name) < low:
-                raise DataError(f"setting {name} must be at least {low}, got {getattr(self, name)}")
-        if not 0 < self.held_out < 1 or not 0 <= self.full_share < 1:
-            raise DataError("settings held_out and full_share must lie between 0 and 1")
-        if self.shadows < 0 or (self.rule == "calibrated" and self.shadows < 2):
+        one, zero, share = at_least(1), at_least(0), at_least(0, 1)
+        check_record(
+            self, width=one, depth=one, code=one, knots=at_least(3), candidates=one, batch=at_least(2), updates=one,
+            prediction_updates=zero, folds=at_least(2), most_rows=one, kept_one_in=at_least(2), evaluation_rows=one,
+            score_penalty=zero, slope_penalty=zero, learning_rate=above(0), weight_decay=zero, shadows=zero,
+            false_discovery_rate=above(0, 1), miss_rate=above(0, 1), held_out=above(0, 1), full_share=share,
+            epsilon=zero, smallest_effect=zero, strongest_share=share,
+        )  # fmt: skip
+        if self.held_out == 1 or self.full_share == 1:
+            raise DataError("settings held_out and full_share must be less than 1")
+        if self.rule == "calibrated" and self.shadows < 2:
             raise DataError(f"the calibrated rule needs at least 2 shadows, got {self.shadows}")
 
     def to_json(self) -> dict[str, Any]:
@@ -107,10 +106,7 @@ class Settings:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Settings:
-        unknown = set(data) - {field.name for field in fields(cls)}
-        if unknown:
-            raise DataError(f"unknown settings: {', '.join(sorted(unknown))}")
-        return cls(**data)
+        return record_from_json(cls, data)
 
 
 def preset(name: Preset, model: ModelName = "implicit") -> Settings:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cbm.agents.sac import Agent
+from cbm.agents.base import Agent, Shape, make_agent
 from cbm.data.transitions import Transitions
 from cbm.envs.collect import collect
 from cbm.errors import DataError
@@ -33,9 +33,12 @@ class Policies:
     agents: dict[str, Agent]
 
 
-def policies(run: Path, trust_world: bool = False) -> Policies:
-    """`trust_world`: make an environment whose id names a module, which runs that module's code."""
-    plan = plan_of(read_config(run, "learn"), run / CONFIG)
+def policies(run: Path, trust_world: bool = False, device: str = "cpu") -> Policies:
+    """Loaded on a device, whichever they were learned on.
+
+    `trust_world`: make an environment whose id names a module, which runs that module's code.
+    """
+    plan = replace(plan_of(read_config(run, "learn"), run / CONFIG), device=device)
     module, colon, _ = plan.world.removeprefix(GYMNASIUM).partition(":")
     if plan.world.startswith(GYMNASIUM) and colon and not trust_world:
         raise DataError(
@@ -50,7 +53,7 @@ def policies(run: Path, trust_world: bool = False) -> Policies:
     agents = {}
     sizes = len(task_env.factors), len(task_env.context_names), len(task_env.factors.action_names)
     for task in plan.tasks:
-        agents[task] = Agent(*sizes, plan.settings.sac, seed=0, total_updates=1)
+        agents[task] = make_agent(plan.settings.agent, Shape(*sizes, device=device))
         with usable(run / CHECKPOINT):
             agents[task].restore(state["learners"][task]["agent"])
     return Policies(plan, task_env, agents)
@@ -101,11 +104,11 @@ def predictions(found: Policies, log: Transitions | None, updates: int | None, s
         log = collect(task_env.world, ROWS, seed=seed)
     if log.factors.names != task_env.factors.names:
         raise DataError("the log has other variables than the run")
-    ready = stored(plan.dynamics, log) if plan.dynamics is not None and plan.dynamics.is_dir() else None
+    ready = stored(plan.dynamics, log, plan.device) if plan.dynamics is not None and plan.dynamics.is_dir() else None
     train, held = log.split(seed=seed) if ready is None else (ready.train, ready.held)
     rows = []
     for model in MODELS:
         known = ready is not None and ready.model == model
-        predictor = ready.predictor if ready and known else fitted(train, model, updates, seed)
+        predictor = ready.predictor if ready and known else fitted(train, model, updates, seed, plan.device)
         rows += [{"model": model, **row} for row in prediction_errors(predictor, held, seed)]
     return rows

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cbm.abstraction.method import METHODS
+from cbm.abstraction.table import METHODS, method_options, method_row
 from cbm.checks import is_whole
 from cbm.discovery.settings import ModelName
 from cbm.errors import DataError, unknown_name
@@ -20,8 +20,6 @@ from cbm.learning.settings import LearnSettings
 from cbm.learning.task_env import TaskEnv, check_task, oracle
 
 Rewards = Literal["run", "learned"]
-PRETRAINED = ("tia", "denoised")
-"""Methods with dynamics of their own, which may be learned on a log first."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,8 @@ class Plan:
     method_options: Mapping[str, Any] = field(default_factory=dict)
     pretrain: Path | None = None
     """A log that partition methods learn their dynamics on first."""
+    device: str = "cpu"
+    """Where networks compute. No part of the configuration: a run may go on with another one."""
 
     @property
     def stages(self) -> tuple[tuple[str, ...], ...]:
@@ -65,16 +65,16 @@ class Plan:
             check_task(task_env, task)
         if len(set(self.tasks)) < len(self.tasks):
             raise DataError(f"a task is given twice: {', '.join(self.tasks)}")
-        if self.method not in METHODS:
-            raise unknown_name("unknown method", self.method, METHODS)
+        method_options(self.method, self.method_options)
         if self.steps <= self.settings.warm_up:
             raise DataError(
                 f"{self.steps} steps are too few: the first {self.settings.warm_up} are random (setting warm_up)"
             )
         if self.settings.demonstrations:
             scripts(task_env, self.tasks)
-        if self.pretrain is not None and self.method not in PRETRAINED:
-            raise DataError(f"method {self.method!r} has nothing to pretrain; {' and '.join(PRETRAINED)} have")
+        if self.pretrain is not None and not method_row(self.method).pretrains:
+            others = [name for name, row in METHODS.items() if row.pretrains]
+            raise DataError(f"method {self.method!r} has nothing to pretrain; {' and '.join(others)} have")
 
     def config(self, task_env: TaskEnv) -> dict[str, Any]:
         """config.json; the same command is recognised by it."""

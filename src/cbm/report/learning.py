@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbm.checks import is_finite
+from cbm.checks import is_number
 from cbm.data.factors import Factors
 from cbm.errors import DataError, unknown_name
 from cbm.graph.checks import names_list
@@ -320,6 +320,6 @@ def _text(config: dict[str, Any], key: str, path: Path) -> str:
 
 
 def _finite(value: Any, where: str) -> float:
-    if not is_finite(value):
+    if not is_number(value):
         raise DataError(f"{where}: {value!r:.60} is not a finite number")
     return float(value)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbm.checks import is_finite
+from cbm.checks import is_number
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.checks import zeros_and_ones
@@ -206,7 +206,7 @@ def _finite(value: Any) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    if not is_finite(value):
+    if not is_number(value):
         return None
     return float(f"{value:.5g}")
 

@@ -1,27 +1,26 @@
-"""Worlds so small that every value is known: what a wrong sign or a wrong discount would break."""
+"""Worlds so small that every value is known: what a wrong sign or a wrong discount would break, in every agent."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from cbm.agents.sac import Agent, Sample
-from cbm.agents.settings import SacSettings
+from cbm.agents.base import MaskedAgent, Sample, Shape, make_agent
+from cbm.agents.settings import AgentSettings, SacSettings, Td3Settings
 
-SETTINGS = SacSettings(
-    hidden=(32, 32),
-    batch=64,
-    learning_rate=1e-2,
-    gamma=0.9,
-    tau=0.2,
-    alpha="schedule",  # constant and almost nothing, so that values are sums of rewards
-    alpha_start=1e-4,
-    alpha_finish=1e-4,
-)
+COMMON: dict[str, Any] = {"hidden": (32, 32), "batch": 64, "learning_rate": 1e-2, "gamma": 0.9, "tau": 0.2}
+BATCH = 64
+SAC = SacSettings(**COMMON, alpha="schedule", alpha_start=1e-4, alpha_finish=1e-4)
+"""Entropy is worth almost nothing, so that values are sums of rewards."""
+TD3 = Td3Settings(**COMMON, policy_delay=1)
+"""Targets move at every update, as SAC's do."""
+both = pytest.mark.parametrize("settings", [SAC, TD3], ids=["sac", "td3"])
 Probe = Callable[[torch.Generator], Sample]
 
 
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def uniform(generator: torch.Generator, columns: int) -> Tensor:
-    return 2 * torch.rand(SETTINGS.batch, columns, generator=generator) - 1
+    return 2 * torch.rand(BATCH, columns, generator=generator) - 1
 
 
 def rows(obs: Tensor, action: Tensor, reward: Tensor, following: Tensor, terminated: Tensor | float) -> Sample:
@@ -38,59 +37,70 @@ def rows(obs: Tensor, action: Tensor, reward: Tensor, following: Tensor, termina
     return Sample(obs, nothing, action, reward, following, nothing, ends)
 
 
-def learned(probe: Probe, updates: int, settings: SacSettings = SETTINGS) -> Agent:
+def made(settings: AgentSettings, shape: Shape) -> MaskedAgent:
+    agent = make_agent(settings, shape)
+    assert isinstance(agent, MaskedAgent)
+    return agent
+
+
+def learned(probe: Probe, updates: int, settings: AgentSettings) -> MaskedAgent:
     """An agent that has seen random actions in a probe."""
-    agent, generator = Agent(1, 0, 1, settings, 0, updates), torch.Generator().manual_seed(1)
+    agent, generator = made(settings, Shape(1, 0, 1, total_updates=updates)), torch.Generator().manual_seed(1)
     for _ in range(updates):
         agent.update(probe(generator))
     return agent
 
 
-def values(agent: Agent, obs: list[float], action: list[float]) -> np.ndarray:
+def values(agent: MaskedAgent, obs: list[float], action: list[float]) -> np.ndarray:
     return agent.value(np.array(obs)[:, None], np.zeros((len(obs), 0)), np.array(action)[:, None])
 
 
-def test_constant_reward_for_one_step_is_worth_itself() -> None:
+@both
+def test_constant_reward_for_one_step_is_worth_itself(settings: AgentSettings) -> None:
     def probe(generator: torch.Generator) -> Sample:
         obs, action = uniform(generator, 1), uniform(generator, 1)
         return rows(obs, action, torch.ones(len(obs)), uniform(generator, 1), terminated=1.0)
 
-    agent = learned(probe, 100)
+    agent = learned(probe, 100, settings)
     np.testing.assert_allclose(values(agent, [-1, 0, 0.5, 1], [0.5, -1, 0, 1]), 1, atol=0.1)
 
 
-def test_reward_equal_to_the_observation() -> None:
+@both
+def test_reward_equal_to_the_observation(settings: AgentSettings) -> None:
     def probe(generator: torch.Generator) -> Sample:
         obs, action = uniform(generator, 1), uniform(generator, 1)
         return rows(obs, action, obs[:, 0], uniform(generator, 1), terminated=1.0)
 
-    agent = learned(probe, 120)
+    agent = learned(probe, 120, settings)
     np.testing.assert_allclose(values(agent, [-1, 0, 0.5, 1], [0.5, -1, 0, 1]), [-1, 0, 0.5, 1], atol=0.1)
 
 
-def test_two_steps_are_discounted_once() -> None:
+@both
+def test_two_steps_are_discounted_once(settings: AgentSettings) -> None:
     def probe(generator: torch.Generator) -> Sample:
         second = (uniform(generator, 1) > 0).float()  # from 0 to 1 without a reward, then 1 and the end
         return rows(second, uniform(generator, 1), second[:, 0], torch.ones_like(second), second[:, 0])
 
-    agent = learned(probe, 150)
+    agent = learned(probe, 150, settings)
     np.testing.assert_allclose(values(agent, [0, 0, 1, 1], [-0.5, 0.5, -0.5, 0.5]), [0.9, 0.9, 1, 1], atol=0.1)
 
 
-def test_reward_that_depends_on_the_action() -> None:
+@both
+def test_reward_that_depends_on_the_action(settings: AgentSettings) -> None:
     def probe(generator: torch.Generator) -> Sample:
         obs, action = uniform(generator, 1).sign(), uniform(generator, 1)
         return rows(obs, action, (obs * action)[:, 0], obs, terminated=1.0)
 
-    agent = learned(probe, 200)
+    agent = learned(probe, 200, settings)
     np.testing.assert_allclose(values(agent, [-1, -1, 1, 1], [-0.8, 0.8, -0.8, 0.8]), [0.8, -0.8, -0.8, 0.8], atol=0.1)
     best = agent.act([[-1.0], [1.0]], np.zeros((2, 0)), deterministic=True)[:, 0]
     assert best[0] < -0.9 and best[1] > 0.9
 
 
-def test_a_time_limit_is_not_the_end() -> None:
+@both
+def test_a_time_limit_is_not_the_end(settings: AgentSettings) -> None:
     """A reward of 1 for ever is worth 1 / (1 - gamma), however often episodes are cut; an end makes it 1."""
-    settings = SacSettings(**{**SETTINGS.to_json(), "gamma": 0.5})
+    settings = replace(settings, gamma=0.5)
 
     def probe(ends: float) -> Probe:
         def sample(generator: torch.Generator) -> Sample:
@@ -109,7 +119,7 @@ def test_entropy_counts_as_reward() -> None:
 
     The entropy of a tanh-squashed Gaussian is at most that of the uniform one, log 2 for one action.
     """
-    heavy = SacSettings(**{**SETTINGS.to_json(), "gamma": 0.5, "alpha_start": 1.0, "alpha_finish": 1.0})
+    heavy = replace(SAC, gamma=0.5, alpha_start=1.0, alpha_finish=1.0)
 
     def probe(generator: torch.Generator) -> Sample:
         obs, action = uniform(generator, 1), uniform(generator, 1)
@@ -119,12 +129,13 @@ def test_entropy_counts_as_reward() -> None:
     np.testing.assert_allclose(values(agent, [-1, 0, 1], [0.5, -1, 0]), np.log(2), atol=0.1)
 
 
-def test_the_context_is_seen_whatever_the_mask_says() -> None:
+@both
+def test_the_context_is_seen_whatever_the_mask_says(settings: AgentSettings) -> None:
     def probe(generator: torch.Generator) -> Sample:
         obs, goal, action = (uniform(generator, 1) for _ in range(3))
         return Sample(obs, goal, action, goal[:, 0], obs, goal, torch.ones(len(obs)))
 
-    agent, generator = Agent(1, 1, 1, SETTINGS, 0, 1), torch.Generator().manual_seed(1)
+    agent, generator = made(settings, Shape(1, 1, 1)), torch.Generator().manual_seed(1)
     agent.set_mask(np.array([False]))
     for _ in range(120):
         agent.update(probe(generator))
