@@ -13,12 +13,14 @@ from cbm.cli.arguments import (
     MaybeFloat,
     MaybeInt,
     MaybePath,
+    MaybeText,
     at_least,
     check_seed,
     parse,
     together,
 )
 from cbm.cli.console import Stages, print_json, show
+from cbm.cli.log_options import Columns, Missing, load, roles_of
 from cbm.cli.paths import check_run, made_directory
 from cbm.cli.results import result_json, show_result
 from cbm.data.transitions import Transitions
@@ -43,15 +45,32 @@ class Options:
 
     Example: cbm discover log.npz --out runs/mine
 
-    The log holds obs (T, d), action (T, a), next_obs (T, d) and any number of reward_NAME (T,). The command ends
-    when everything is settled. The run directory gets graph.json, report.html and all that is needed to go on after
-    an interruption: the same command again continues.
+    A table needs no renaming: cbm discover log.csv --obs 'joint_*' speed --action cmd --reward r --episode run
+    --time t --out runs/mine; `cbm check` takes the same options and shows what is understood. The command ends when
+    everything is settled. The run directory gets graph.json, report.html and all that is needed to go on after an
+    interruption: the same command again continues.
     """
 
     data: Positional[str]
-    """The log: a .npz, .csv or .parquet file, or minari:NAME for a Minari dataset on this machine."""
+    """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a LeRobot, Minari or ROS 2 directory, minari:NAME."""
     out: Path
     """Run directory, made if it does not exist."""
+    obs: Columns = ()
+    """Columns of the state: names or globs. Left out: what the format says, else every other column of numbers."""
+    action: Columns = ()
+    """Columns of the action. Left out: by their names, if only one guess is possible. So are the next three."""
+    reward: Columns = ()
+    """Columns of rewards."""
+    episode: Columns = ()
+    """Column that numbers or names the episodes; several together do so, too."""
+    time: Columns = ()
+    """Column of time: only rows one step apart are paired."""
+    missing: Missing = "drop"
+    """drop: empty cells take the pairs of rows with them that they touch. refuse: they are an error."""
+    rate: MaybeFloat = None
+    """Rows a second of a ROS 2 bag. Left out: that of the slowest topic used."""
+    reader: MaybeText = None
+    """Kind of the log, where its name does not show it: csv, parquet, arrow, lerobot, robomimic, d4rl, minari, ros."""
     model: ModelName = "implicit"
     """implicit: contrastive critics (CBM).
     explicit: Gaussian and categorical heads (CDL).
@@ -172,11 +191,18 @@ def _settings(options: Options) -> Settings:
 
 
 def _load(options: Options) -> Transitions:
-    try:
-        data = Transitions.load(options.data, allow_constant=options.allow_constant)
-    except DataError as error:
-        raise DataError(str(error).replace("set allow_constant", "pass --allow-constant")) from None
-    return data
+    """The log; the first lines of the output say how it was read, unless the result is for a program."""
+    from cbm.cli.check import show_understood
+    from cbm.data.summary import summarise
+
+    log = load(options.data, roles_of(options), options.allow_constant)
+    if not options.json:
+        summary = summarise(log, options.data)
+        show_understood(summary, log.understood)
+        for sentence in summary["warnings"]:
+            show(f"look     {sentence}")
+        show()
+    return log.data
 
 
 def _knowledge(options: Options, data: Transitions) -> Knowledge | None:
