@@ -8,6 +8,7 @@ from 0 in every message.
 from __future__ import annotations
 
 import copy
+import html
 import os
 import sys
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ MIN_EPISODES = 10
 """With fewer episodes than this, whole episodes are too coarse to hold some out."""
 MIN_BLOCKS = 20
 """A log with few episodes is cut into at least so many blocks of consecutive rows."""
+SHOWN = 20
+"""Variables in the table of a notebook."""
 SAME = 1e-6
 """Relative difference within which next_obs[t] and obs[t+1] are the same state, stored twice."""
 
@@ -94,6 +97,20 @@ class Transitions:
     def __repr__(self) -> str:
         size = f"{len(self)} rows, {len(np.unique(self.episode))} episodes, {len(self.factors)} variables"
         return f"Transitions({size}, rewards: {', '.join(self.rewards) or 'none'})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the size, and the kind and range of the first variables."""
+        low = np.minimum(self.obs.min(0), self.next_obs.min(0))
+        high = np.maximum(self.obs.max(0), self.next_obs.max(0))
+        columns = list(zip(self.factors.variables, low, high, strict=True))[:SHOWN]
+        rows = "".join(
+            f"<tr><td>{html.escape(v.name)}</td><td>{v.kind}</td><td>{a:.4g}</td><td>{b:.4g}</td></tr>"
+            for v, a, b in columns
+        )
+        rest = len(self.factors) - len(columns)
+        more = f"<p>and {rest} more variables</p>" if rest else ""
+        head = "<tr><th>variable</th><th>kind</th><th>lowest</th><th>highest</th></tr>"
+        return f"<p>{html.escape(repr(self))}</p><table>{head}{rows}</table>{more}"
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, allow_constant: bool = False, **roles: Any) -> Transitions:

@@ -1,22 +1,23 @@
 """ROS 2 bags and MCAP files: topics become columns on one clock.
 
 Every number of a message is a column, `joint_states.position.elbow` or `cmd_vel.linear.x`; pictures, clouds and texts
-are left out. A recording has no rows, so it is read at a fixed rate: that of the slowest topic that is used, or `rate`.
-Each row holds the last message at or before its moment, never a later one. A topic that was silent for several of its
-usual steps has no value there; a command holds until the next one.
+are left out. A recording has no rows, so it needs a clock: the messages of the slowest topic that is used, or `rate`.
+Each row holds the last message at or before its moment, never a later one; only a command is taken in the middle of the
+step, since a controller sends it after it has seen the state. A topic that was silent for several of its usual steps
+has no value there; a command holds until the next one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cbm.data.readers.common import check_memory, optional, reason
-from cbm.data.roles import NUMBER, Roles, Selection, select
+from cbm.data.roles import NUMBER, Roles, select
 from cbm.data.series import Reading, Table, read_table
 from cbm.errors import DataError
 
@@ -113,21 +114,28 @@ def _resampled(topics: list[Topic], roles: Roles) -> Reading:
         raise DataError("there are no numbers in its messages")
     selection = select(dict.fromkeys(topic_of, NUMBER), roles)
     used = [topic_of[name] for name in selection.used()]
-    step = 1 / roles.rate if roles.rate else max(topic.period() for topic in used)
-    if not np.isfinite(step):
-        names = sorted({topic.name for topic in used if not np.isfinite(topic.period())})
-        raise DataError(f"topic {names[0]!r} has one message only, so there is no rate: say --rate")
-    start, end = max(topic.times[0] for topic in used), max(topic.times[-1] for topic in used)
-    rows = int((end - start) / 1e9 / step) + 1 if end >= start else 0
-    if rows > MOST_ROWS:
-        raise DataError(f"{rows} rows at {1 / step:g} Hz are too many: say --rate")
-    moments = start + (np.arange(rows) * step * 1e9).astype(np.int64)
+    moments, step = _clock(used, roles.rate)
     held = set(selection.action.values())
     columns = {n: _at(topic_of[n], n, moments, step, n in held) for n in dict.fromkeys(selection.used())}
-    reading = read_table(Table(columns), selection, roles, "ros")
-    reading.understood.step, reading.understood.time = step, "the clock of the recording"
-    reading.understood.guesses = [g for g in reading.understood.guesses if not g.startswith("time: ")]
-    return reading
+    clock = "the clock of the recording"
+    selection = replace(selection, time=clock, guesses=tuple(g for g in selection.guesses if not g.startswith("time: ")))
+    seconds = (moments - moments[:1]) / 1e9
+    return read_table(Table(columns | {clock: seconds}), selection, roles, "ros")
+
+
+def _clock(used: list[Topic], rate: float | None) -> tuple[np.ndarray, float]:
+    """Moments of the rows in nanoseconds, and the step in seconds; none before every topic has begun."""
+    slowest = max(used, key=Topic.period)
+    start, end = max(topic.times[0] for topic in used), max(topic.times[-1] for topic in used)
+    if rate is None:
+        if not np.isfinite(slowest.period()):
+            raise DataError(f"topic {slowest.name!r} has one message only, so there is no rate: say --rate")
+        moments = np.unique(np.array(slowest.times))
+        return moments[moments >= start], slowest.period()
+    rows = int((end - start) * rate / 1e9 + 1e-6) + 1
+    if rows > MOST_ROWS:
+        raise DataError(f"{rows} rows at {rate:g} Hz are too many: say a lower --rate")
+    return start + np.round(np.arange(rows) * 1e9 / rate).astype(np.int64), 1 / rate
 
 
 def _at(topic: Topic, name: str, moments: np.ndarray, step: float, held: bool) -> np.ndarray:
@@ -135,6 +143,7 @@ def _at(topic: Topic, name: str, moments: np.ndarray, step: float, held: bool) -
     present = [k for k, row in enumerate(topic.rows) if name in row]
     times = np.array([topic.times[k] for k in present])
     values = np.array([topic.rows[k][name] for k in present])
+    moments = moments + int(step * 5e8) if held else moments
     last = np.searchsorted(times, moments, side="right") - 1
     found = np.where(last >= 0, values[np.maximum(last, 0)], np.nan)
     if held:
