@@ -26,6 +26,7 @@ from cbm.discovery.assemble import assemble, reward_graphs
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.last_action import last_actions
 from cbm.discovery.models.registry import check_settings
+from cbm.discovery.notebook import notebook_progress
 from cbm.discovery.pipeline import Progress, build_problems, ceiling, measure_problems, runner_for, verdicts
 from cbm.discovery.predict import Predictor
 from cbm.discovery.runfiles import RunFiles
@@ -77,10 +78,11 @@ def discover(
     files = RunFiles(run, data, settings or Settings(), seed, knowledge)
     if (finished := files.finished()) is not None:
         return finished
-    return fit(
-        data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=progress,
-        files=files, workers=workers, predict=run is not None,
-    ).graph  # fmt: skip
+    with notebook_progress(progress) as watched:
+        return fit(
+            data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=watched,
+            files=files, workers=workers, predict=run is not None,
+        ).graph  # fmt: skip
 
 
 def fit(
