@@ -119,7 +119,8 @@ def select(header: Mapping[str, str], roles: Roles, known: Selection | None = No
     if not obs:
         obs, said = _rest(header, _claimed(chosen))
         guesses += said
-    obs = [column for column in obs if column not in _claimed(chosen)]  # a glob may match an action as well
+    claimed = _claimed(chosen)
+    obs = [column for column in obs if column not in claimed]  # a glob may match an action as well
     if not obs:
         raise DataError(f"which columns are the state? say --obs NAME ...; {_listing(header)}")
     selection = _assembled(header, chosen, obs, known, tuple(guesses))
@@ -194,7 +195,8 @@ def _rest(header: Mapping[str, str], claimed: set[str]) -> tuple[list[str], list
     if len(stems) == 1:
         hits = [name for name in free if _GUESS["obs"].fullmatch(name.lower())]
         return hits, [f"obs: the {len(hits)} columns called {stems.pop()}..., by their names"]
-    later = [name for name in free if name.startswith("next_") and name.removeprefix("next_") in free]
+    there = set(free)
+    later = {name for name in free if name.startswith("next_") and name.removeprefix("next_") in there}
     free = [name for name in free if name not in later]
     return free, [f"obs: the other {len(free)} columns of numbers"] if free else []
 

@@ -131,7 +131,8 @@ def _paired(
     if time is not None:
         episode, follows, selection = _timed(time[order], episode, follows, order, selection, understood)
     here = _all(present, rows)[order]
-    state = _all({n: v for n, v in present.items() if n in selection.obs.values()}, rows)[order]
+    observed = set(selection.obs.values())
+    state = _all({n: v for n, v in present.items() if n in observed}, rows)[order]
     whole = follows & here[:-1] & state[1:]
     understood.dropped = int((follows & ~whole).sum())
     first = np.flatnonzero(whole)

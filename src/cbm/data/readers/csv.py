@@ -60,7 +60,8 @@ def _read(header: list[str], rows: Iterator[list[str]], roles: Roles, reader: st
     by_name = {column.name: column for column in parsed.values()}
     selection = select({name: column.kind() for name, column in by_name.items()}, roles)
     check_unique(header, selection.used())
-    columns = {name: by_name[name].values(name in selection.values()) for name in selection.used()}
+    numbers = set(selection.values())
+    columns = {name: by_name[name].values(name in numbers) for name in selection.used()}
     whole = frozenset(name for name in selection.action.values() if by_name[name].whole)
     return read_table(Table(columns, whole), selection, roles, reader)
 
