@@ -41,7 +41,8 @@ def expected(columns: dict[str, np.ndarray]) -> Transitions:
     first = np.flatnonzero(columns["run"][:-1] == columns["run"][1:])
     obs = np.column_stack([columns[name] for name in NAMES])
     return Transitions.from_arrays({
-        "obs": obs[first], "next_obs": obs[first + 1], "action": columns["cmd"][first], "episode": columns["run"][first],
+        "obs": obs[first], "next_obs": obs[first + 1], "action": columns["cmd"][first],
+        "episode": columns["run"][first],
         "reward": columns["reward"][first], "names": np.array(NAMES), "action_names": np.array(["cmd"]),
     })  # fmt: skip
 

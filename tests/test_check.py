@@ -124,7 +124,9 @@ def test_dates_and_named_episodes() -> None:
 def test_a_time_that_is_none() -> None:
     columns: Columns = recording()
     noise = columns | {"t": np.random.default_rng(0).normal(size=100)}
-    guessed = read_log({n: v for n, v in noise.items() if n != "run"} | {"episode": columns["run"]}, Roles.of(action="cmd"))
+    guessed = read_log(
+        {n: v for n, v in noise.items() if n != "run"} | {"episode": columns["run"]}, Roles.of(action="cmd")
+    )
     assert guessed.understood.time is None and "t" in guessed.understood.ignored and len(guessed.data) == 96
     words = columns | {"t": np.array(["soon"] * 100, object)}
     with pytest.raises(DataError, match="column 't', row 0: 'soon' is neither a number nor a date"):
@@ -151,7 +153,7 @@ def test_jumps_of_a_walk_are_none() -> None:
         ({"obs": "cmd", "action": "cm*"}, "which columns are the state"),
     ],
 )
-def test_roles_that_cannot_be(roles: dict[str, str], message: str) -> None:
+def test_roles_that_cannot_be(roles: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError) as caught:
         read_log(recording(), Roles.of(**roles))
     assert message in str(caught.value)
@@ -196,7 +198,9 @@ def test_faults_are_named(written: Callable[[Columns], Path], run: Run) -> None:
 
 
 def test_a_clean_log(written: Callable[[Columns], Path], run: Run) -> None:
-    named = [part for role, names in ROLES.items() for part in (f"--{role}", *([names] if isinstance(names, str) else names))]
+    named = [
+        part for role, names in ROLES.items() for part in (f"--{role}", *([names] if isinstance(names, str) else names))
+    ]
     assert "Nothing looks wrong." in run("check", written(recording(rows=60)), *named)[1]
     few = run("check", written(recording(rows=8)), *named)[1]
     assert "28 transitions are too few: cbm discover needs 50" in few

@@ -112,7 +112,9 @@ class Bait:
         return (Path.touch, (self.path,))
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".npz", ".parquet", ".arrow", ".hdf5", ".mcap", ".db3", ".pkl", ".pt"])
+@pytest.mark.parametrize(
+    "suffix", [".csv", ".tsv", ".npz", ".parquet", ".arrow", ".hdf5", ".mcap", ".db3", ".pkl", ".pt"]
+)
 def test_pickles_are_run_by_no_reader(tmp_path: Path, suffix: str) -> None:
     bait = pickle.dumps(Bait(tmp_path / "run"))
     buffer = io.BytesIO()

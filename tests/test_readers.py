@@ -106,10 +106,12 @@ def test_dictionaries_of_frames_keep_names() -> None:
 
 def test_what_is_no_log_is_a_type_error() -> None:
     for source in ([1, 2], 3, None, object(), {"a": 3}, {}):
-        with pytest.raises(TypeError, match="expected Transitions, the name of a file, a table .pandas, polars, Arrow."):
+        with pytest.raises(
+            TypeError, match="expected Transitions, the name of a file, a table .pandas, polars, Arrow."
+        ):
             cbm.discover(source)
     with pytest.raises(TypeError, match="obs must be a column name or a list of them, not int"):
-        cbm.discover({"a": [1.0, 2.0]}, obs=[3])
+        cbm.discover({"a": [1.0, 2.0]}, obs=[3])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="have their columns already"):
         cbm.discover(expected(recording()), obs="cos")
 
@@ -120,9 +122,10 @@ def sb3_buffer(columns: dict[str, np.ndarray], size: int) -> Any:
     box = spaces.Box(-np.inf, np.inf, (3,), np.float64)
     buffer = buffers.ReplayBuffer(size, box, spaces.Box(-np.inf, np.inf, (1,), np.float64), device="cpu")
     last = np.append(wanted.episode[:-1] != wanted.episode[1:], True)
+    infos = [[{"TimeLimit.truncated": bool(end)}] for end in last]
     for k in range(len(wanted)):
         buffer.add(wanted.obs[k][None], wanted.next_obs[k][None], wanted.action[k][None],
-                   wanted.rewards["reward"][k : k + 1], last[k : k + 1], [{"TimeLimit.truncated": bool(last[k])}])  # fmt: skip
+                   wanted.rewards["reward"][k : k + 1], last[k : k + 1], infos[k])  # fmt: skip
     return buffer
 
 
@@ -146,7 +149,8 @@ def test_replay_buffer_of_tianshou() -> None:
     buffer = data.ReplayBuffer(500)
     for k in range(len(wanted)):
         buffer.add(data.Batch(obs=wanted.obs[k], act=wanted.action[k], rew=wanted.rewards["reward"][k],
-                              terminated=False, truncated=bool(last[k]), obs_next=wanted.next_obs[k], info={}))  # fmt: skip
+                              terminated=False, truncated=bool(last[k]), obs_next=wanted.next_obs[k],
+                              info={}))  # fmt: skip
     found = as_transitions(buffer)
     np.testing.assert_array_equal(found.obs, wanted.obs)
     np.testing.assert_array_equal(found.next_obs, wanted.next_obs)

@@ -10,7 +10,6 @@ from tyro.conf import Positional
 from cbm.cli.arguments import Flag, MaybeFloat, MaybeText, parse
 from cbm.cli.console import heading, plural, print_json, show, show_table, wrapped
 from cbm.cli.log_options import Columns, Missing, load, roles_of
-from cbm.data.understood import Understood
 
 SHOWN = 40
 """Variables in the table; --json has all of them."""
@@ -24,7 +23,8 @@ class Options:
     """
 
     data: Positional[str]
-    """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a LeRobot, Minari or ROS 2 directory, minari:NAME."""
+    """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a LeRobot, Minari or ROS 2 directory,
+    or minari:NAME."""
     obs: Columns = ()
     """Columns of the state: names or globs. Left out: what the format says, else every other column of numbers."""
     action: Columns = ()
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
     if options.json:
         print_json(summary)
         return
-    show_understood(summary, log.understood)
+    show_understood(summary)
     show()
     rows = [
         (v["name"], v["kind"], f"{v['low']:.4g}", f"{v['high']:.4g}", f"{100 * v['changed']:.0f} %")
@@ -71,12 +71,14 @@ def main(arguments: list[str]) -> None:
         show("Nothing looks wrong.")
 
 
-def show_understood(summary: dict[str, Any], understood: Understood) -> None:
+def show_understood(summary: dict[str, Any]) -> None:
     """The first lines about a log: its size, its parts, and all that was left to chance."""
     heading(first_line(summary))
     actions = ", ".join(f"{a['name']} ({a['kind']})" for a in summary["actions"][:6])
     more = f", and {len(summary['actions']) - 6} more" if len(summary["actions"]) > 6 else ""
-    rewards = ", ".join(f"{name} ({r['low']:.4g} to {r['high']:.4g})" for name, r in summary["rewards"].items()) or "none"
+    rewards = (
+        ", ".join(f"{name} ({r['low']:.4g} to {r['high']:.4g})" for name, r in summary["rewards"].items()) or "none"
+    )
     show(wrapped(f"action   {actions}{more}", "", " " * 9))
     show(wrapped(f"reward   {rewards}", "", " " * 9))
     for sentence in summary["notes"]:

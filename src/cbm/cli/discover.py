@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
@@ -29,6 +30,9 @@ from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.knowledge import Knowledge
 
+if TYPE_CHECKING:
+    from cbm.data.log import Log
+
 STAGES = {
     "screening": "looking at everything",
     "measuring": "refitting without each candidate",
@@ -52,7 +56,8 @@ class Options:
     """
 
     data: Positional[str]
-    """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a LeRobot, Minari or ROS 2 directory, minari:NAME."""
+    """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a LeRobot, Minari or ROS 2 directory,
+    or minari:NAME."""
     out: Path
     """Run directory, made if it does not exist."""
     obs: Columns = ()
@@ -116,16 +121,30 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, arguments, "discover")
     settings = _settings(options)
     check_run(options.out)
-    data = _load(options)
+    log = load(options.data, roles_of(options), options.allow_constant)
+    data = log.data
     knowledge = _knowledge(options, data)
     budget = Budget(options.minutes, options.steps, options.workers)
-    already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet)
+    opening = None if options.json else Once(lambda: _say_understood(options, log))
+    already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet, opening)
     if options.json:
         print_json(result_json(graph, data, options.out, already))
         return
     if already:
         show(f"{options.out} is finished already: nothing to do. Its result:\n")
     show_result(graph, data, options.out, options.last_action == "on")
+
+
+class Once:
+    """Calls something the first time that it is called itself."""
+
+    def __init__(self, call: Callable[[], None]):
+        self.call, self.done = call, False
+
+    def __call__(self) -> None:
+        if not self.done:
+            self.done = True
+            self.call()
 
 
 @dataclass(frozen=True)
@@ -145,13 +164,23 @@ def run_discovery(
     run: Path,
     knowledge: Knowledge | None,
     quiet: bool,
+    opening: Once | None = None,
 ) -> tuple[bool, CausalGraph]:
-    """Discover with progress and write the report; also says whether the run had been finished before."""
+    """Discover with progress and write the report; also says whether the run had been finished before.
+
+    `opening` is said when work begins, so that a refusal stays one line.
+    """
     from cbm.discovery.discover import discover  # here, since it brings torch
     from cbm.report import write_report
 
     already = (run / "result.json").is_file() and CausalGraph.load(run).is_settled
-    with made_directory(run), Stages(STAGES, quiet) as progress:
+    opening = opening or Once(lambda: None)
+    with made_directory(run), Stages(STAGES, quiet) as stages:
+
+        def progress(stage: str, fraction: float) -> None:
+            opening()
+            stages(stage, fraction)
+
         try:
             graph = discover(
                 data,
@@ -166,6 +195,7 @@ def run_discovery(
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"the state is saved in {run}, the same command goes on from there") from None
+    opening()
     if not already or not (run / "report.html").is_file():
         write_report([run], run / "report.html")
     return already, graph
@@ -190,19 +220,16 @@ def _settings(options: Options) -> Settings:
     return settings
 
 
-def _load(options: Options) -> Transitions:
-    """The log; the first lines of the output say how it was read, unless the result is for a program."""
+def _say_understood(options: Options, log: Log) -> None:
+    """The first lines of the output: how the log was read."""
     from cbm.cli.check import show_understood
     from cbm.data.summary import summarise
 
-    log = load(options.data, roles_of(options), options.allow_constant)
-    if not options.json:
-        summary = summarise(log, options.data)
-        show_understood(summary, log.understood)
-        for sentence in summary["warnings"]:
-            show(f"look     {sentence}")
-        show()
-    return log.data
+    summary = summarise(log, options.data)
+    show_understood(summary)
+    for sentence in summary["warnings"]:
+        show(f"look     {sentence}")
+    show()
 
 
 def _knowledge(options: Options, data: Transitions) -> Knowledge | None:

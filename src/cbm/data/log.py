@@ -50,7 +50,9 @@ def as_transitions(source: Any, roles: Roles | None = None) -> Transitions:
     """For functions that take any log: reads it and says on the error stream what was left to chance."""
     if isinstance(source, Transitions):
         if roles is not None and roles.named:
-            raise TypeError("Transitions have their columns already: obs, action, reward, episode and time are for tables")
+            raise TypeError(
+                "Transitions have their columns already: obs, action, reward, episode and time are for tables"
+            )
         return source
     log = read_log(source, roles)
     for sentence in log.understood.sentences():

@@ -139,9 +139,7 @@ def _named(header: Mapping[str, str], roles: Roles) -> dict[str, list[str]]:
     chosen = {role: _matches(header, role, getattr(roles, role)) for role in NAMED if getattr(roles, role)}
     if len(chosen.get("time", [])) > 1:
         raise DataError(f"--time matches {len(chosen['time'])} columns: {', '.join(map(repr, chosen['time'][:4]))}")
-    exact = {
-        role: {name for name in getattr(roles, role) if name in header} for role in NAMED if getattr(roles, role)
-    }
+    exact = {role: {name for name in getattr(roles, role) if name in header} for role in NAMED if getattr(roles, role)}
     for role, names in exact.items():
         for other, columns in exact.items():
             if other != role and (both := sorted(names & columns)):
@@ -163,7 +161,9 @@ def _known(known: Selection, role: str) -> list[str]:
     if role in FLAGS:
         return [known.flags[role]] if role in known.flags else []
     value = getattr(known, role)
-    return [] if value is None else [value] if isinstance(value, str) else list(getattr(value, "values", lambda: value)())
+    return (
+        [] if value is None else [value] if isinstance(value, str) else list(getattr(value, "values", lambda: value)())
+    )
 
 
 def _claimed(chosen: Mapping[str, list[str]]) -> set[str]:

@@ -64,7 +64,9 @@ def read_table(table: Table, selection: Selection, roles: Roles, reader: str) ->
         paired = _rows_of(arrays, kept)
         if selection.episode:
             paired["episode"] = _episode_codes(columns, selection.episode)[0][kept]
-        understood.episode = _named(selection.episode) or ("flags" if selection.flags else "rows that continue each other")
+        understood.episode = _named(selection.episode) or (
+            "flags" if selection.flags else "rows that continue each other"
+        )
     else:
         paired, selection = _paired(arrays, columns, selection, present, understood)
     understood.guesses, understood.ignored = list(selection.guesses), dict(selection.ignored)
@@ -278,7 +280,7 @@ def _numbers(name: str, values: np.ndarray) -> np.ndarray:
         values = _from_objects(name, values)
     if values.dtype.kind not in "fiub":
         raise DataError(f"column {name!r} is not numeric: row 0 is {_cell(values[0])}")
-    infinite = np.flatnonzero(np.isinf(values)) if values.dtype.kind == "f" else []
+    infinite: np.ndarray = np.flatnonzero(np.isinf(values)) if values.dtype.kind == "f" else np.empty(0, int)
     if len(infinite):
         row = infinite[0]
         raise DataError(f"column {name!r}, row {row}: {values[row]} is not finite ({len(infinite)} such rows)")

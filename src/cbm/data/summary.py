@@ -73,7 +73,9 @@ def warnings(result: dict[str, Any], data: Transitions) -> list[str]:
     if result["understood"]["jumps"] == [] and result["episodes"] == 1 and result["reader"] == "npz":
         jumps = find_jumps(data.obs, data.next_obs, data.action)
         if len(jumps):
-            said.append(f"the state jumps {len(jumps)} times as it does nowhere else: rows {listing(list(map(str, jumps)))}")
+            said.append(
+                f"the state jumps {len(jumps)} times as it does nowhere else: rows {listing(list(map(str, jumps)))}"
+            )
     return said
 
 

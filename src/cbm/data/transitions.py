@@ -116,7 +116,7 @@ class Transitions:
     def load(cls, path: str | os.PathLike[str], *, allow_constant: bool = False, **roles: Any) -> Transitions:
         """Read any file or directory that `cbm.data.readers` lists, or `minari:NAME`.
 
-        `obs`, `action`, `reward`, `episode`, `time` name the columns of a table; `missing`, `rate` and `reader` are as in
+        `obs`, `action`, `reward`, `episode`, `time` name the columns of a table; `missing`, `rate`, `reader` are as in
         `cbm.data.roles.Roles`. What was guessed or left out is said on the error stream. A variable, reward or action
         that has one value in the whole file is refused, since it can only be a mistake or a waste; `allow_constant`
         keeps it.
@@ -149,7 +149,7 @@ class Transitions:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Transitions:
-        """From the arrays of an npz file by name; unknown ones are ignored. Data frames keep the names of their columns."""
+        """From the arrays of an npz file by name; unknown ones are ignored. Data frames keep their columns' names."""
         arrays = validate.with_names_of_frames(arrays)
         validate.check_present(arrays)
         truths = {k.removeprefix("truth_reward_"): v for k, v in arrays.items() if k.startswith("truth_reward_")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 SHOWN = 5
@@ -95,5 +96,5 @@ def _times(rows: Sequence[int]) -> str:
 
 def _spacing(rows: Sequence[int]) -> str:
     """Jumps at even distances are the ends of episodes of one length."""
-    steps = {b - a for a, b in zip(rows, rows[1:], strict=False)}
+    steps = {b - a for a, b in pairwise(rows)}
     return f" (every {steps.pop()} rows)" if len(steps) == 1 and len(rows) > 2 else ""

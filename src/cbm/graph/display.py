@@ -73,4 +73,3 @@ def _with_rewards(graph: CausalGraph) -> tuple[np.ndarray, np.ndarray, np.ndarra
         return graph.cmi, graph.verdict == "edge", graph.verdict == "undecided"
     verdict = np.vstack([graph.verdict.astype(object), verdicts])
     return np.vstack([graph.cmi, values]), verdict == "edge", verdict == "undecided"
-

@@ -38,4 +38,3 @@ def _payload(graph: CausalGraph) -> dict[str, object]:
         "rewards": [reward_payload(graph, name, None, False) for name in graph.rewards],
         "truth": None,
     }
-

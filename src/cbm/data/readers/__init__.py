@@ -2,7 +2,7 @@
 
 Every reader gets a path and the roles that the user named, and returns the arrays of the npz contract by name (`obs`,
 `action`, `next_obs`, `reward_<name>`, `episode`, `names`, ...) with what it understood; every writer takes the arrays.
-`cbm.data.transitions` gives them meaning and checks their contents. Nothing here unpickles or runs anything from a file.
+`cbm.data.transitions` gives them meaning and checks their contents. Nothing here unpickles or runs what a file holds.
 Whatever a damaged file makes a parser raise leaves as a `DataError`.
 """
 

@@ -100,7 +100,9 @@ def flat(table: Any) -> Any:
         name = field.name
         lists = types.is_list(field.type) or types.is_large_list(field.type) or types.is_fixed_size_list(field.type)
         if lists and kind_of(field.type.value_type) == NUMBER:
-            columns |= {f"{name}_{k}": pa.chunked_array([part]) for k, part in enumerate(_places(table.column(i), name))}
+            columns |= {
+                f"{name}_{k}": pa.chunked_array([part]) for k, part in enumerate(_places(table.column(i), name))
+            }
         elif name in columns:
             raise DataError(f"column {name!r} occurs more than once")
         else:
@@ -127,7 +129,9 @@ def vectors(column: Any, name: str) -> np.ndarray:
     lengths = compute.list_value_length(column).to_numpy()
     if (lengths != lengths[0]).any() or lengths[0] == 0:
         row = int(np.argmax(lengths != lengths[0]))
-        raise DataError(f"column {name!r}, row {row}: a list of {lengths[row]} numbers, not of {lengths[0]} as in row 0")
+        raise DataError(
+            f"column {name!r}, row {row}: a list of {lengths[row]} numbers, not of {lengths[0]} as in row 0"
+        )
     return flat_values.reshape(len(lengths), -1)
 
 

@@ -1,8 +1,8 @@
 """Replay and rollout buffers of Stable-Baselines3 and Tianshou, in memory. Their pickles are never read.
 
 They are known by their attributes, so neither library is imported, and CleanRL's buffers, which have the same
-attributes, can be read too. Rows keep their order in time, copy by copy of the environment; a buffer that is full begins
-at its oldest row.
+attributes, can be read too. Rows keep their order in time, copy by copy of the environment; a full buffer begins at its
+oldest row.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _from_sb3(buffer: Any) -> Columns:
     order = np.roll(np.arange(size), -int(buffer.pos)) if buffer.full else np.arange(int(buffer.pos))
     if len(order) < 2:
         raise DataError(f"the buffer holds {len(order)} steps, which is too few")
-    columns, copies = Columns("buffer"), buffer.rewards.shape[1]
+    columns = Columns("buffer")
     replay = hasattr(buffer, "next_observations")
     later = _parts(buffer.next_observations) if replay and not _overlaps(buffer) else {}
     for name, values in _parts(buffer.observations).items():
@@ -58,10 +58,9 @@ def _from_sb3(buffer: Any) -> Columns:
     columns.action = columns.add("action", _by_copy(buffer.actions, order))
     columns.reward = columns.add("reward", _by_copy(buffer.rewards, order))
     ended = _ends(buffer, order, columns)
-    episode = np.zeros(ended.shape, int)
+    episode: np.ndarray = np.zeros(ended.shape, int)
     episode[1:] = np.cumsum(ended[:-1], axis=0)
     episode += np.concatenate([[0], np.cumsum(episode[-1] + 1)[:-1]])  # numbers of one copy after those of another
-    assert episode.shape[1] == copies
     columns.episode = tuple(columns.add("episode", episode.T.reshape(-1)))
     return columns
 

@@ -52,8 +52,8 @@ def _read(header: list[str], rows: Iterator[list[str]], roles: Roles, reader: st
         for row, cells in enumerate(block, start):
             if len(cells) != len(header):
                 raise DataError(f"row {row} has {len(cells)} cells, but the header has {len(header)}")
-        for i, cells in enumerate(zip(*block, strict=True)):
-            parsed[i].add(cells, start)
+        for i, values in enumerate(zip(*block, strict=True)):
+            parsed[i].add(values, start)
         start += len(block)
     if not start:
         raise DataError("the table has no rows")

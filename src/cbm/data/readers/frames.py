@@ -63,7 +63,7 @@ def read_episodes(frames: Mapping[Any, Any], roles: Roles) -> Reading:
 
 
 def columns_of(frame: Any) -> dict[str, np.ndarray]:
-    """Columns by name, of whatever makes arrays of its columns; the index of a frame is a column if it is none of ours."""
+    """Columns by name, of whatever makes arrays of its columns; an index that is no plain count is a column too."""
     if isinstance(frame, Mapping):
         return {column_name(str(name)): np.asarray(values) for name, values in frame.items()}
     if hasattr(frame, "column_names"):

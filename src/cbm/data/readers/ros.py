@@ -118,7 +118,9 @@ def _resampled(topics: list[Topic], roles: Roles) -> Reading:
     held = set(selection.action.values())
     columns = {n: _at(topic_of[n], n, moments, step, n in held) for n in dict.fromkeys(selection.used())}
     clock = "the clock of the recording"
-    selection = replace(selection, time=clock, guesses=tuple(g for g in selection.guesses if not g.startswith("time: ")))
+    selection = replace(
+        selection, time=clock, guesses=tuple(g for g in selection.guesses if not g.startswith("time: "))
+    )
     seconds = (moments - moments[:1]) / 1e9
     return read_table(Table(columns | {clock: seconds}), selection, roles, "ros")
 

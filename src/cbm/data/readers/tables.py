@@ -29,6 +29,7 @@ PREFIXES = ("obs", "next_obs", "action", "reward", "context")
 ABOUT_COLUMNS = ("names", "action_names", "kinds", "groups", "low", "high", "discrete_actions", "truth")
 """Optional arrays that describe the columns."""
 
+
 def column_name(cell: str) -> str:
     prefix, colon, name = cell.strip().partition(":")
     return f"{prefix.strip()}{colon}{name.strip()}"
