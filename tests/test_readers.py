@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 from pathlib import Path
 from typing import Any
@@ -196,3 +197,17 @@ def test_a_wrong_kind_names_the_right_reader(tmp_path: Path) -> None:
         Transitions.load(tmp_path / "log.pkl")
     with pytest.raises(DataError, match="unknown reader 'parket'; did you mean 'parquet'"):
         Transitions.load(parquet, reader="parket")
+
+
+def test_formats_give_the_same_graph(tmp_path: Path) -> None:
+    """The graph of a CSV, of a LeRobot dataset and of a data frame, to the last digit."""
+    columns = recording(rows=60)
+    texts = set()
+    for source, roles in (
+        WRITERS["csv"](tmp_path, columns),
+        WRITERS["lerobot_v3"](tmp_path, columns),
+        (columns, ROLES),
+    ):
+        found = cbm.discover(source, workers=1, **roles).to_json()
+        texts.add(json.dumps({key: value for key, value in found.items() if key != "seconds"}))
+    assert len(texts) == 1

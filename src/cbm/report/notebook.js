@@ -3,6 +3,7 @@
 function start() {
   const run = JSON.parse(document.getElementById("payload").textContent).run;
   const page = document.getElementById("report");
+  page.classList.add("frame");
   const state = { reward: 0 };
   const heat = buildHeatMap(run, state);
   const cards = run.rewards.map((reward, index) => {

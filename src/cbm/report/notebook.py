@@ -19,10 +19,11 @@ def graph_html(graph: CausalGraph) -> str:
         return f"<pre>{html.escape(repr(graph))}</pre>"
     cell = max(10, min(36, 800 // (len(graph) + len(graph.rewards) + 1)))
     longest = max(map(len, graph.variables))
-    height = 190 + 90 * len(graph.rewards) + (len(graph) + len(graph.rewards)) * cell + min(24, longest) * 6
+    cards = 210 * ((len(graph.rewards) + 1) // 2)
+    height = 150 + cards + (len(graph) + len(graph.rewards)) * cell + min(24, longest) * 6
     text = page({"run": _payload(graph)}, "cbm graph", SCRIPTS)
     return (
-        f'<iframe sandbox="allow-scripts" style="width:100%;height:{min(height, 900)}px;border:0" '
+        f'<iframe sandbox="allow-scripts" style="width:100%;height:{min(height, 1300)}px;border:0" '
         f'title="causal graph" srcdoc="{html.escape(text)}"></iframe>'
     )
 
