@@ -39,8 +39,8 @@ log.head(3)""",
 
 data = cbm.Transitions.load("bench.csv", obs=["angle", "speed", "heat", "wind"], action="torque", reward="reward")
 data""",
-    """TEXT One call gives the graph. It shows itself as in the report: what each reward needs, and how strongly each variable
-acts on each other one.""",
+    """TEXT One call gives the graph. It shows itself as in the report: what each reward needs, and how strongly each
+variable acts on each other one.""",
     """graph = cbm.discover(log, obs=["angle", "speed", "heat", "wind"], action="torque", reward="reward",
                      episode="run", time="time", workers=1)
 graph""",
@@ -75,7 +75,8 @@ for episode in range(30):
         shoulder, elbow, lamp = shoulder + 0.02 * rng.normal(), elbow + 0.02 * rng.normal(), 0.7 * lamp + rng.normal()
 episode, frame, state, command, reward = map(list, zip(*frames))
 table = pa.table({
-    "observation.state": pa.array(state, pa.list_(pa.float32(), 3)), "action": pa.array(command, pa.list_(pa.float32(), 2)),
+    "observation.state": pa.array(state, pa.list_(pa.float32(), 3)),
+    "action": pa.array(command, pa.list_(pa.float32(), 2)),
     "next.reward": pa.array(reward, pa.float32()), "timestamp": pa.array(np.array(frame) / 30, pa.float32()),
     "frame_index": frame, "episode_index": episode, "index": list(range(len(frame))),
 })
@@ -138,7 +139,8 @@ agent.replay_buffer""",
 data = cbm.Transitions.from_table(agent.replay_buffer)
 graph = cbm.discover(data, workers=1)
 graph""",
-    """TEXT The buffer has no names; the environment has. `cbm.Factors` gives them in the order of the flat observation.""",
+    """TEXT The buffer has no names; the environment has. `cbm.Factors` gives them in the order of the flat
+observation.""",
     """names = cbm.Factors.from_spaces(Bench.observation_space, Bench.action_space).names
 needed = [names[int(variable.removeprefix("obs_"))] for variable in graph.abstraction("reward")]
 needed""",
