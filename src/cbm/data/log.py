@@ -43,7 +43,8 @@ def read_log(source: Any, roles: Roles | None = None, *, allow_constant: bool = 
             data.check_varies()
         return Log(data, reading.understood)
     except DataError as error:
-        raise DataError(f"{where}{error}") from None
+        text = "".join(c if c.isprintable() else "?" for c in str(error))  # it may quote the names of columns
+        raise DataError(f"{where}{text}") from None
 
 
 def as_transitions(source: Any, roles: Roles | None = None) -> Transitions:
