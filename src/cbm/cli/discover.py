@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
@@ -14,12 +15,14 @@ from cbm.cli.arguments import (
     MaybeFloat,
     MaybeInt,
     MaybePath,
+    MaybeText,
     at_least,
     check_seed,
     parse,
     together,
 )
 from cbm.cli.console import Stages, print_json, show, warn
+from cbm.cli.log_options import Columns, Missing, load, roles_of
 from cbm.cli.paths import check_run
 from cbm.cli.results import result_json, show_result
 from cbm.data.remarks import remarks
@@ -29,6 +32,9 @@ from cbm.discovery.settings import ModelName, Preset, Rule, Settings, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.knowledge import Knowledge
+
+if TYPE_CHECKING:
+    from cbm.data.log import Log
 
 STAGES = {
     "screening": "looking at everything",
@@ -46,15 +52,33 @@ class Options:
 
     Example: cbm discover log.npz --out runs/mine
 
-    The log holds obs (T, d), action (T, a), next_obs (T, d) and any number of reward_NAME (T,). The command ends
-    when everything is settled. The run directory gets graph.json, report.html and all that is needed to go on after
-    an interruption: the same command again continues.
+    A table needs no renaming: cbm discover log.csv --obs 'joint_*' speed --action cmd --reward r --episode run
+    --time t --out runs/mine; `cbm check` takes the same options and shows what is understood. The command ends when
+    everything is settled. The run directory gets graph.json, report.html and all that is needed to go on after an
+    interruption: the same command again continues.
     """
 
     data: Positional[str]
-    """The log: a .npz, .csv or .parquet file, or minari:NAME for a Minari dataset on this machine."""
+    """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a LeRobot, Minari or ROS 2 directory,
+    or minari:NAME."""
     out: Path
     """Run directory, made if it does not exist."""
+    obs: Columns = ()
+    """Columns of the state: names or globs. Left out: what the format says, else every other column of numbers."""
+    action: Columns = ()
+    """Columns of the action. Left out: by their names, if only one guess is possible. So are the next three."""
+    reward: Columns = ()
+    """Columns of rewards."""
+    episode: Columns = ()
+    """Column that numbers or names the episodes; several together do so, too."""
+    time: Columns = ()
+    """Column of time: only rows one step apart are paired."""
+    missing: Missing = "drop"
+    """drop: empty cells take the pairs of rows with them that they touch. refuse: they are an error."""
+    rate: MaybeFloat = None
+    """Rows a second of a ROS 2 bag. Left out: that of the slowest topic used."""
+    reader: MaybeText = None
+    """Kind of the log, where its name does not show it: csv, parquet, arrow, lerobot, robomimic, d4rl, minari, ros."""
     model: ModelName = "implicit"
     """implicit: contrastive critics (CBM).
     explicit: Gaussian and categorical heads (CDL).
@@ -101,18 +125,32 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, arguments, "discover")
     settings = _settings(options)
     check_run(options.out)
-    data = _load(options)
+    log = load(options.data, roles_of(options), options.allow_constant)
+    data = log.data
     knowledge = _knowledge(options, data)
     for remark in remarks(data):
         warn(remark)
     budget = Budget(options.minutes, options.steps, options.workers, options.device)
-    already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet)
+    opening = None if options.json else Once(lambda: _say_understood(options, log))
+    already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet, opening)
     if options.json:
         print_json(result_json(graph, data, options.out, already))
         return
     if already:
         show(f"{options.out} is finished already: nothing to do. Its result:\n")
     show_result(graph, data, options.out, options.last_action == "on")
+
+
+class Once:
+    """Calls something the first time that it is called itself."""
+
+    def __init__(self, call: Callable[[], None]):
+        self.call, self.done = call, False
+
+    def __call__(self) -> None:
+        if not self.done:
+            self.done = True
+            self.call()
 
 
 @dataclass(frozen=True)
@@ -133,13 +171,23 @@ def run_discovery(
     run: Path,
     knowledge: Knowledge | None,
     quiet: bool,
+    opening: Once | None = None,
 ) -> tuple[bool, CausalGraph]:
-    """Discover with progress and write the report; also says whether the run had been finished before."""
+    """Discover with progress and write the report; also says whether the run had been finished before.
+
+    `opening` is said when work begins, so that a refusal stays one line.
+    """
     from cbm.discovery.discover import discover  # here, since it brings torch
     from cbm.report import write_report
 
     already = (run / "result.json").is_file() and CausalGraph.load(run).is_settled
-    with Stages(STAGES, quiet) as progress:
+    opening = opening or Once(lambda: None)
+    with Stages(STAGES, quiet) as stages:
+
+        def progress(stage: str, fraction: float) -> None:
+            opening()
+            stages(stage, fraction)
+
         try:
             graph = discover(
                 data,
@@ -155,6 +203,7 @@ def run_discovery(
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"the state is saved in {run}, the same command goes on from there") from None
+    opening()
     if not already or not (run / "report.html").is_file():
         write_report([run], run / "report.html")
     return already, graph
@@ -178,12 +227,16 @@ def _settings(options: Options) -> Settings:
     return settings
 
 
-def _load(options: Options) -> Transitions:
-    try:
-        data = Transitions.load(options.data, allow_constant=options.allow_constant)
-    except DataError as error:
-        raise DataError(str(error).replace("set allow_constant", "pass --allow-constant")) from None
-    return data
+def _say_understood(options: Options, log: Log) -> None:
+    """The first lines of the output: how the log was read."""
+    from cbm.cli.check import show_understood
+    from cbm.data.summary import summarise
+
+    summary = summarise(log, options.data)
+    show_understood(summary)
+    for sentence in summary["warnings"]:
+        show(f"look     {sentence}")
+    show()
 
 
 def _knowledge(options: Options, data: Transitions) -> Knowledge | None:

@@ -32,6 +32,7 @@ MethodName = Annotated[str, arg(help=f"Who chooses the variables that the policy
 AgentName = Annotated[str, arg(help="Who learns.\n" + "\n".join(f"{k}: {row.summary}." for k, row in AGENTS.items()))]
 OWN = "; ".join(f"{name}: {', '.join(row.option_names)}" for name, row in METHODS.items() if row.options is not None)
 MethodOptions = Annotated[Pairs, arg(help=f"An option of the method; may be repeated. {OWN}.")]
+Names = Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hint="")]
 CURVE_ROWS = 8
 
 
@@ -81,6 +82,9 @@ class Options:
     """So many that the action moves, and as many that it does not. Left out: as the world says."""
     option: Pairs = ()
     """Any other option of the world; may be repeated."""
+    names: Names = ()
+    """Names of the variables of a gymnasium:ID environment, one for each number of its observation.
+    Left out: the keys of its observation space, or obs_0, obs_1, ..."""
     seed: int = 0
     """Seed of everything random: the same seed gives the same curve."""
     threads: int = 1
@@ -141,6 +145,10 @@ def plan_from(options: Options) -> Plan:
 
     world_options = options_of(options.backend, options.distractors, options.option)
     gymnasium = options.env.startswith(GYMNASIUM)
+    if options.names:
+        if not gymnasium:
+            raise DataError("--names: built-in worlds name their variables; this is for gymnasium:ID")
+        world_options["names"] = list(options.names)
     tasks = options.task or make_task_env(options.env, world_options).tasks[:1]
     rewards = options.rewards or ("run" if options.dynamics is not None else "learned")
     for name, value, known in (

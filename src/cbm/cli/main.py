@@ -23,6 +23,7 @@ COMMANDS = {
     "collect": "make a log of transitions from a built-in world",
     "verify": "find the true graph of a built-in world by intervening on it",
     "render": "draw a built-in world: a picture or an animation",
+    "check": "say what was understood of a log, and what looks wrong with it",
     "discover": "learn the causal graph of a log and, for each reward, the state it needs",
     "learn": "learn policies on the state that each task needs",
     "evaluate": "measure a learned policy in and out of distribution, and how far models predict",
@@ -41,7 +42,7 @@ commands:
 {commands}
 
 `cbm COMMAND --help` explains the options of one command. To begin: cbm demo
-Your own log: cbm discover log.npz --out runs/mine
+Your own log: cbm check log.csv, then cbm discover log.csv --out runs/mine
 
 exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted
 """

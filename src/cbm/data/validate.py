@@ -31,6 +31,18 @@ _NEAR_MISSES = {
 }  # fmt: skip
 
 
+def with_names_of_frames(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The columns of data frames name the variables and the actions, where nothing else does."""
+    if not isinstance(arrays, Mapping):
+        raise TypeError(f"expected a dictionary of arrays by name, got {type(arrays).__name__}")
+    named = dict(arrays)
+    for part, names in (("obs", "names"), ("action", "action_names")):
+        columns = getattr(arrays.get(part), "columns", None)
+        if names not in named and columns is not None:
+            named[names] = np.array([str(name) for name in columns])
+    return named
+
+
 def check_present(arrays: Mapping[str, Any]) -> None:
     """The three arrays that every log has; common other spellings of them are pointed out."""
     missing = [repr(name) for name in _REQUIRED if name not in arrays]

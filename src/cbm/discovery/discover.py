@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import math
 import sys
-import time
+import time as clock
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from cbm.data.log import as_transitions
+from cbm.data.roles import Roles
 from cbm.data.transitions import Transitions
 from cbm.device import find_device
 from cbm.discovery import network_pipeline
@@ -23,6 +27,7 @@ from cbm.discovery.assemble import assemble, reward_graphs
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.last_action import last_actions
 from cbm.discovery.models.registry import check_settings
+from cbm.discovery.notebook import notebook_progress
 from cbm.discovery.pipeline import Progress, build_problems, ceiling, measure_problems, runner_for, verdicts
 from cbm.discovery.predict import Predictor
 from cbm.discovery.runfiles import RunFiles
@@ -32,6 +37,8 @@ from cbm.graph import CausalGraph
 from cbm.graph.knowledge import Knowledge
 
 SHORTEST = 50  # transitions
+Names = str | Sequence[str] | None
+"""Columns of a table: one name, several, or globs."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,13 @@ class Discovery:
 
 
 def discover(
-    data: Transitions,
+    data: Any,
     *,
+    obs: Names = None,
+    action: Names = None,
+    reward: Names = None,
+    episode: Names = None,
+    time: Names = None,
     minutes: float | None = None,
     steps: int | None = None,
     settings: Settings | None = None,
@@ -57,20 +69,24 @@ def discover(
 ) -> CausalGraph:
     """The causal graph of the dynamics and of every reward in the data.
 
+    `data` is Transitions, or any log: the name of a file, a data frame, a replay buffer. `obs`, `action`, `reward`,
+    `episode` and `time` then name its columns, each one name, a list of names or globs such as "joint_*".
+
     It ends when everything is settled. `minutes` is a ceiling, and so is `steps` (measured targets; updates of the
     published networks): what is not settled by then is undecided, and the same call goes on from there if it has a
     `run` directory. `workers` processes share the work (left out: one for each core); the result is the same.
     Networks (preset paper, model demi, the predictor) compute on `device`: auto, cpu, cuda or cuda:N.
     """
+    data = as_transitions(data, Roles.of(obs=obs, action=action, reward=reward, episode=episode, time=time))
     files = RunFiles(run, data, settings or Settings(), seed, knowledge)
     if (finished := files.finished()) is not None:
         return finished
     _check(data, minutes, steps, settings or Settings(), knowledge)
-    with files.owned():
+    with files.owned(), notebook_progress(progress) as watched:
         if (finished := files.finished()) is not None:  # by another process, just before this one could begin
             return finished
         return fit(
-            data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=progress,
+            data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=watched,
             files=files, workers=workers, predict=run is not None, device=device,
         ).graph  # fmt: skip
 
@@ -90,7 +106,7 @@ def fit(
     device: str = "cpu",
 ) -> Discovery:
     """`discover`, returning the predictor as well (with `predict`)."""
-    started = time.perf_counter()
+    started = clock.perf_counter()
     settings = settings or Settings()
     files = files or RunFiles(None, data, settings, seed, knowledge)
     _check(data, minutes, steps, settings, knowledge)
@@ -104,7 +120,7 @@ def fit(
     graph = job.networks() if network_pipeline.published(settings) else job.refits()
     graph = (knowledge or Knowledge()).apply(graph)
     predictor = job.predictor(graph) if predict else None
-    files.finish(graph, predictor, job.held(), time.perf_counter() - started + earlier, job.updates())
+    files.finish(graph, predictor, job.held(), clock.perf_counter() - started + earlier, job.updates())
     return Discovery(graph, predictor)
 
 
@@ -156,7 +172,7 @@ class _Call:
             rewards = reward_graphs(data.factors, list(data.rewards), of_rewards, action=True)
         return assemble(
             data.factors, len(self.data), plan.index, plan.moving, plan.memory, found, rewards, self.settings,
-            time.perf_counter() - self.started,
+            clock.perf_counter() - self.started,
         )  # fmt: skip
 
     def networks(self) -> CausalGraph:
@@ -172,7 +188,7 @@ class _Call:
         index = np.array([target.index for target in dynamics.dataset.targets], int)
         return assemble(
             self.data.factors, len(self.data), index, dynamics.moving, dynamics.memory, found.verdicts, rewards,
-            self.settings, time.perf_counter() - self.started,
+            self.settings, clock.perf_counter() - self.started,
         )  # fmt: skip
 
     def held(self) -> Transitions:
@@ -180,7 +196,7 @@ class _Call:
 
     def predictor(self, graph: CausalGraph) -> Predictor | None:
         """Small networks that see only the causes found; none beyond the ceiling or for published networks."""
-        late = self.ceiling.deadline is not None and time.monotonic() > self.ceiling.deadline
+        late = self.ceiling.deadline is not None and clock.monotonic() > self.ceiling.deadline
         if network_pipeline.published(self.settings) or late or not graph.settled.all():
             return None
         return network_pipeline.train_predictor(

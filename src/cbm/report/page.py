@@ -13,6 +13,7 @@ import html
 import json
 import math
 import re
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -219,14 +220,19 @@ def _printable(name: str) -> str:
 
 
 def render(payload: dict[str, Any]) -> str:
-    """The page as text. One pass fills the template, so a name such as {{script}} stays a name."""
-    style = "\n".join([*(_asset(name) for name in STYLES), style_sheet()])
-    script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in SCRIPTS) + "})();\n"
+    """The page of a report as text."""
     learning = payload.get("learning") or {"runs": []}
     names = ", ".join(dict.fromkeys(run["name"] for run in (*learning["runs"], *payload["runs"])))
+    return page(payload, f"cbm report: {names if len(names) <= 200 else names[:199] + '…'}", SCRIPTS)
+
+
+def page(payload: dict[str, Any], title: str, scripts: Sequence[str]) -> str:
+    """A page with its data. One pass fills the template, so a name such as {{script}} stays a name."""
+    style = "\n".join([*(_asset(name) for name in STYLES), style_sheet()])
+    script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in scripts) + "})();\n"
     parts = {
         "csp": html.escape(_content_policy(script, style)),
-        "title": html.escape(f"cbm report: {names if len(names) <= 200 else names[:199] + '…'}"),
+        "title": html.escape(title),
         "style": style,
         "script": script,
         "payload": embed_json(payload),
