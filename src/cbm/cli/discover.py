@@ -13,6 +13,7 @@ from cbm.cli.arguments import (
     MaybeFloat,
     MaybeInt,
     MaybePath,
+    MaybeTracker,
     at_least,
     check_seed,
     parse,
@@ -26,6 +27,7 @@ from cbm.discovery.settings import ModelName, Preset, Settings, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.knowledge import Knowledge
+from cbm.runs.tracking import Tracking
 
 STAGES = {
     "screening": "looking at everything",
@@ -87,6 +89,8 @@ class Options:
     auto: where most rows continue another one."""
     allow_constant: Flag = False
     """Accept variables, rewards and actions that never change. Left out: they are taken for a mistake."""
+    track: MaybeTracker = None
+    """Send the numbers of the run to a tracker as well. The run goes on there when it is resumed."""
     json: Flag = False
     """Print the result as one JSON object."""
     quiet: Flag = False
@@ -100,7 +104,10 @@ def main(arguments: list[str]) -> None:
     data = _load(options)
     knowledge = _knowledge(options, data)
     budget = Budget(options.minutes, options.steps, options.workers)
-    already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet)
+    with Tracking(options.track, options.out) as tracking:
+        already, graph = run_discovery(
+            data, settings, budget, options.seed, options.out, knowledge, options.quiet, tracking
+        )
     if options.json:
         print_json(result_json(graph, data, options.out, already))
         return
@@ -126,13 +133,20 @@ def run_discovery(
     run: Path,
     knowledge: Knowledge | None,
     quiet: bool,
+    tracking: Tracking | None = None,
 ) -> tuple[bool, CausalGraph]:
     """Discover with progress and write the report; also says whether the run had been finished before."""
     from cbm.discovery.discover import discover  # here, since it brings torch
     from cbm.report import write_report
 
     already = (run / "result.json").is_file() and CausalGraph.load(run).is_settled
-    with made_directory(run), Stages(STAGES, quiet) as progress:
+    with made_directory(run), Stages(STAGES, quiet) as stages:
+
+        def progress(stage: str, fraction: float) -> None:
+            stages(stage, fraction)
+            if tracking is not None:
+                tracking()
+
         try:
             graph = discover(
                 data,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, UseAppendAction, arg
 
 from cbm.agents.settings import SacSettings
-from cbm.cli.arguments import Flag, MaybeInt, MaybePath, MaybeText, at_least, check_seed, parse
+from cbm.cli.arguments import Flag, MaybeInt, MaybePath, MaybeText, MaybeTracker, at_least, check_seed, parse
 from cbm.cli.console import duration, heading, plural, print_json, show, show_table, wrapped
 from cbm.cli.paths import check_run
 from cbm.cli.progress import Watch, check_installed
@@ -20,8 +20,10 @@ from cbm.cli.variable_names import compact
 from cbm.cli.world_options import WorldOptions, options_of
 from cbm.errors import DataError, unknown_name
 from cbm.learning.settings import LearnSettings, preset
+from cbm.runs.tracking import Tracking
 
 if TYPE_CHECKING:
+    from cbm.learning.algorithm1 import Status
     from cbm.learning.plan import Plan
 
 Repeated = Annotated[tuple[str, ...], UseAppendAction, arg(help_behavior_hint="")]
@@ -85,6 +87,8 @@ class Options:
     """Seed of everything random: the same seed gives the same curve."""
     threads: int = 1
     """Processor threads. The networks are small: more than one seldom helps."""
+    track: MaybeTracker = None
+    """Send the numbers of the run to a tracker as well. The run goes on there when it is resumed."""
     json: Flag = False
     """Print the result as one JSON object."""
     quiet: Flag = False
@@ -106,9 +110,14 @@ def main(arguments: list[str]) -> None:
     torch.set_num_threads(options.threads)
     plan = plan_from(options)
     already = (options.out / "result.json").is_file()
-    with Watch(plan.world, options.quiet) as watch:
+    with Watch(plan.world, options.quiet) as watch, Tracking(options.track, options.out) as tracking:
+
+        def progress(status: Status) -> None:
+            watch(status)
+            tracking()
+
         try:
-            result = learn(plan, options.out, watch)
+            result = learn(plan, options.out, progress)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"the same command goes on from the last checkpoint in {options.out}") from None
     if not already or not (options.out / "report.html").is_file():
