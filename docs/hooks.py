@@ -22,8 +22,8 @@ INTRODUCTION = """\
 Every command with every option, made from the program itself when this site was built. The page
 [The command line](../guide/commands.md) shows each command once, with what it prints.
 
-All commands also take `--config FILE.toml`, which reads options from a file, and `--save-config FILE.toml`, which writes
-them ([option files](../guide/trackers.md#keep-options-in-a-file)), and `--help`.
+All commands also take `--config FILE.toml`, which reads options from a file, and `--save-config FILE.toml`, which
+writes them ([option files](../guide/trackers.md#keep-options-in-a-file)), and `--help`.
 
 """
 

@@ -211,7 +211,7 @@ def test_abstract_with_doubt(run: Run, light_run: Path) -> None:
     assert code == 0 and "4 of 6 variables kept; 3 certainly needed, 1 cannot be ruled out" in out
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert "wind wind -?-> light -> reward cross (CMI 0.000 ± 0.001 undecided, 0.500 ± 0.001)" in lines
-    assert "undecided: wind -> light: near the threshold" in lines
+    assert "undecided: wind -?-> light: near the threshold" in lines
     assert "(none), limit of detection 0.00" in out and "It does not depend on the action itself." in lines
 
 
