@@ -59,7 +59,8 @@ def _row(entry: Any, hint: Any, said: str) -> str:
     choices = _choices(hint)
     shown = f" {'|'.join(map(str, choices))}" if choices else _kind(hint)
     required = entry.default is MISSING and entry.default_factory is MISSING
-    default = "" if required or entry.default in (None, False, ()) else f" Default: `{entry.default}`."
+    plain = required or entry.default is None or entry.default is False or entry.default == ()
+    default = "" if plain else f" Default: `{entry.default}`."
     text = " ".join(said.split()) + (" **Required.**" if required else "") + default
     label = name if positional else f"{name}{shown}"
     return f"| `{label.replace('|', chr(92) + '|')}` | {text.replace('|', chr(92) + '|')} |"

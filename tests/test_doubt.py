@@ -272,7 +272,7 @@ def test_summary_names_what_is_certain_and_what_is_not(capsys: pytest.CaptureFix
         "It depends on the action itself." in out
     )
     assert "graph: 8 edges of 42 possible ones, 3 cells undecided" in out
-    assert out.count("settle ") == 2 and out.endswith("independently of f"), "two lines of advice at the end"
+    assert out.count("settle ") == 2 and "independently of f in short: r needs 2 of 6" in out, "advice, then one line"
 
 
 def test_nothing_found_is_no_finding_when_nothing_is_decided(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,7 +86,8 @@ def show_result(graph: CausalGraph, data: Transitions, run: Path, last_action: b
         reward = f" --reward {next(iter(graph.rewards))}" if len(graph.rewards) > 1 else ""
         show(f"why     cbm abstract {run}{reward}")
     _show_advice(graph)
-    show(wrapped(f"\nin short: {in_short(graph)}"))
+    show()
+    show(wrapped(f"in short: {in_short(graph)}"))
 
 
 def graph_sentence(graph: CausalGraph) -> str:
