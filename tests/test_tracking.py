@@ -87,7 +87,9 @@ def test_mlflow_gets_the_curve_and_goes_on_with_it(
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient()
-    [stored] = client.search_runs([client.get_experiment_by_name("cbm").experiment_id])
+    experiment = client.get_experiment_by_name("cbm")
+    assert experiment is not None
+    [stored] = client.search_runs([experiment.experiment_id])
     history = client.get_metric_history(stored.info.run_id, "eval/cross/return")
     assert [(point.step, point.value) for point in history] == expected(stopped_and_resumed)
     assert stored.data.params["settings.gamma"] == "0.9"

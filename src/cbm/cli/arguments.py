@@ -43,7 +43,8 @@ def parse(options: type[T], arguments: list[str], command: str) -> T:
     parsed: Any = _parse(extended, arguments, command, default)
     if parsed.save_config is not None:
         write_config(parsed, parsed.save_config, command)
-    return parsed  # type: ignore[no-any-return]
+    result: T = parsed
+    return result
 
 
 CONF = (FlagCreatePairsOff, PositionalMetavarFromFieldName, DisallowNone)

@@ -115,7 +115,8 @@ class Tracking:
         return stored
 
     def _remember(self, tracker: Tracker) -> None:
-        stored = {**self._stored(), self.name: {"key": tracker.key, "sent": self.sent}}
+        stored = self._stored()
+        stored[str(self.name)] = {"key": tracker.key, "sent": self.sent}
         atomic_write_text(self.run / "track.json", json.dumps(stored, indent=1) + "\n")
 
     # The files of a run
