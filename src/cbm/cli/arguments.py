@@ -15,7 +15,9 @@ import tyro
 from tyro.conf import DisallowNone, FlagCreatePairsOff, Positional, PositionalMetavarFromFieldName, arg
 
 from cbm.checks import is_number
+from cbm.cli.config_file import config_path, defaults_from, with_config, write_config
 from cbm.errors import DataError
+from cbm.runs.trackers import TrackerName
 
 # An option that may be left out: its help says what happens then, better than "(default: None)" would.
 _said = arg(help_behavior_hint="")
@@ -25,6 +27,7 @@ MaybeInt = Annotated[int | None, _said]
 MaybePath = Annotated[Path | None, _said]
 MaybeText = Annotated[str | None, _said]
 Paths = Annotated[Positional[tuple[Path, ...]], _said]
+MaybeTracker = Annotated[TrackerName | None, _said]
 
 Device = Annotated[
     str,
@@ -39,8 +42,26 @@ T = TypeVar("T")
 
 
 def parse(options: type[T], arguments: list[str], command: str) -> T:
-    """The options in these arguments; a DataError says what is wrong with them, --help ends the program."""
+    """The options in these arguments; a DataError says what is wrong with them, --help ends the program.
+
+    `--config FILE` gives options that the arguments leave out, `--save-config FILE` writes them all.
+    """
+    extended = with_config(options)
+    path = config_path(arguments)
+    default = None if path is None else defaults_from(extended, path, arguments, command)
+    parsed: Any = _parse(extended, arguments, command, default)
+    if parsed.save_config is not None:
+        write_config(parsed, parsed.save_config, command)
+    result: T = parsed
+    return result
+
+
+CONF = (FlagCreatePairsOff, PositionalMetavarFromFieldName, DisallowNone)
+
+
+def _parse(options: type[T], arguments: list[str], command: str, default: T | None) -> T:
     errors = io.StringIO()
+    more: dict[str, Any] = {} if default is None else {"default": default}
     for_help = "-h" in arguments or "--help" in arguments
     try:
         with contextlib.redirect_stderr(errors), contextlib.nullcontext() if for_help else _wide():
@@ -48,7 +69,8 @@ def parse(options: type[T], arguments: list[str], command: str) -> T:
                 options,
                 args=arguments,
                 prog=f"cbm {command}",
-                config=(FlagCreatePairsOff, PositionalMetavarFromFieldName, DisallowNone),
+                config=CONF,
+                **more,
             )
     except SystemExit as stop:
         if stop.code in (0, None):

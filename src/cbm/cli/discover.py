@@ -16,6 +16,7 @@ from cbm.cli.arguments import (
     MaybeInt,
     MaybePath,
     MaybeText,
+    MaybeTracker,
     at_least,
     check_seed,
     parse,
@@ -32,6 +33,7 @@ from cbm.discovery.settings import ModelName, Preset, Rule, Settings, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.knowledge import Knowledge
+from cbm.runs.tracking import Tracking
 
 if TYPE_CHECKING:
     from cbm.data.log import Log
@@ -115,6 +117,8 @@ class Options:
     auto: where most rows continue another one."""
     allow_constant: Flag = False
     """Accept variables, rewards and actions that never change. Left out: they are taken for a mistake."""
+    track: MaybeTracker = None
+    """Send the numbers of the run to a tracker as well. The run goes on there when it is resumed."""
     json: Flag = False
     """Print the result as one JSON object."""
     quiet: Flag = False
@@ -132,7 +136,10 @@ def main(arguments: list[str]) -> None:
         warn(remark)
     budget = Budget(options.minutes, options.steps, options.workers, options.device)
     opening = None if options.json else Once(lambda: _say_understood(options, log))
-    already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet, opening)
+    with Tracking(options.track, options.out) as tracking:
+        already, graph = run_discovery(
+            data, settings, budget, options.seed, options.out, knowledge, options.quiet, opening, tracking
+        )
     if options.json:
         print_json(result_json(graph, data, options.out, already))
         return
@@ -172,6 +179,7 @@ def run_discovery(
     knowledge: Knowledge | None,
     quiet: bool,
     opening: Once | None = None,
+    tracking: Tracking | None = None,
 ) -> tuple[bool, CausalGraph]:
     """Discover with progress and write the report; also says whether the run had been finished before.
 
@@ -187,6 +195,8 @@ def run_discovery(
         def progress(stage: str, fraction: float) -> None:
             opening()
             stages(stage, fraction)
+            if tracking is not None:
+                tracking()
 
         try:
             graph = discover(

@@ -12,7 +12,17 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from cbm.abstraction.table import METHODS, help_text
 from cbm.agents.settings import AGENTS, as_agent
-from cbm.cli.arguments import Device, Flag, MaybeInt, MaybePath, MaybeText, at_least, check_seed, parse
+from cbm.cli.arguments import (
+    Device,
+    Flag,
+    MaybeInt,
+    MaybePath,
+    MaybeText,
+    MaybeTracker,
+    at_least,
+    check_seed,
+    parse,
+)
 from cbm.cli.console import duration, heading, plural, print_json, show, show_table, wrapped
 from cbm.cli.pairs import Pairs, read_pairs
 from cbm.cli.paths import check_run
@@ -23,8 +33,10 @@ from cbm.cli.world_options import options_of
 from cbm.device import check_device, find_device
 from cbm.errors import DataError, unknown_name
 from cbm.learning.settings import LearnSettings, preset
+from cbm.runs.tracking import Tracking
 
 if TYPE_CHECKING:
+    from cbm.learning.algorithm1 import Status
     from cbm.learning.plan import Plan
 
 Repeated = Annotated[tuple[str, ...], UseAppendAction, arg(help_behavior_hint="")]
@@ -90,6 +102,8 @@ class Options:
     threads: int = 1
     """Processor threads. The networks are small: more than one seldom helps."""
     device: Device = "cpu"
+    track: MaybeTracker = None
+    """Send the numbers of the run to a tracker as well. The run goes on there when it is resumed."""
     json: Flag = False
     """Print the result as one JSON object."""
     quiet: Flag = False
@@ -111,9 +125,14 @@ def main(arguments: list[str]) -> None:
     torch.set_num_threads(options.threads)
     plan = plan_from(options)
     already = (options.out / "result.json").is_file()
-    with Watch(plan.world, options.quiet) as watch:
+    with Watch(plan.world, options.quiet) as watch, Tracking(options.track, options.out) as tracking:
+
+        def progress(status: Status) -> None:
+            watch(status)
+            tracking()
+
         try:
-            result = learn(plan, options.out, watch)
+            result = learn(plan, options.out, progress)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"the same command goes on from the last checkpoint in {options.out}") from None
     if not already or not (options.out / "report.html").is_file():

@@ -31,6 +31,7 @@ COMMANDS = {
     "export": "write the graph for another tool: networkx, DOT, GraphML, CSV, tigramite, ...",
     "report": "make one HTML page of one or several runs",
     "bench": "measure accuracy and speed on systems with known answers",
+    "completion": "print what makes bash, zsh or fish complete commands and options",
 }
 
 HELP = """\
@@ -42,6 +43,7 @@ commands:
 {commands}
 
 `cbm COMMAND --help` explains the options of one command. To begin: cbm demo
+Options in a file: cbm COMMAND --config run.toml, written by --save-config run.toml
 Your own log: cbm check log.csv, then cbm discover log.csv --out runs/mine
 
 exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted
@@ -88,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())), end="")
+        print(HELP.format(commands="\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())), end="")
         return
     name, *rest = arguments
     if name in ("-V", "--version"):

@@ -25,6 +25,7 @@ from cbm.checks import is_number
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.checks import zeros_and_ones
+from cbm.graph.summary import in_short
 from cbm.report.comparison import compare
 from cbm.report.graph_payload import bits, matrix_payload, name_groups, reward_payload
 from cbm.report.learning import is_learning_run, read_learning_run
@@ -92,6 +93,7 @@ def collect_run(run_dir: Path, index: int = 0) -> dict[str, Any]:
         "seconds": graph.seconds,
         "variables": list(graph.variables),
         "groups": name_groups(graph.variables),
+        "in_short": "" if as_guessed else in_short(graph),
         "as_guessed": as_guessed,
         **matrix_payload(graph, as_guessed),
         "rewards": [reward_payload(graph, name, truth, as_guessed) for name in graph.rewards],
