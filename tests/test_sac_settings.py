@@ -72,7 +72,7 @@ def test_unknown_names() -> None:
     with pytest.raises(DataError, match="unknown settings: gama"):
         LearnSettings.from_json({"sac": {"gama": 0.9}})
     with pytest.raises(DataError, match="JSON object"):
-        LearnSettings.from_json([])  # type: ignore[arg-type]
+        LearnSettings.from_json([])
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def check_record(record: object, **ranges: Range) -> None:
 
     Lists become tuples where a tuple is meant: JSON has no tuples.
     """
-    hints = _hints(type(record))
+    hints: dict[str, Any] = _hints(type(record))  # type: ignore[arg-type]
     assert ranges.keys() <= hints.keys(), "a range for a field that is not there"
     for field in fields(record):  # type: ignore[arg-type]
         value, hint = getattr(record, field.name), hints[field.name]

@@ -83,11 +83,11 @@ class LearnSettings:
         return {self.agent.agent: self.agent.to_json(), **rest}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> LearnSettings:
+    def from_json(cls, data: Any) -> LearnSettings:
         if not isinstance(data, dict):
             return record_from_json(cls, data)
         own = {key: value for key, value in data.items() if key not in AGENTS}
-        agents = [name for name in data if name in AGENTS]
+        agents = [name for name in AGENTS if name in data]
         if len(agents) > 1:
             raise DataError(f"settings of two agents: {' and '.join(agents)}")
         for name in agents:

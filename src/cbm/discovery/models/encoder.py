@@ -80,7 +80,8 @@ class Encoder:
     def moved(self, move: Callable[[Tensor], Tensor]) -> Encoder:
         """The same encoder with all its tensors moved, to another device say."""
         parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: move(part) for name, part in parts.items() if isinstance(part, Tensor)})
+        moved: dict[str, Any] = {name: move(part) for name, part in parts.items() if isinstance(part, Tensor)}
+        return replace(self, **moved)
 
     @property
     def features(self) -> int:
