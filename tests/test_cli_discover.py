@@ -33,8 +33,8 @@ def test_discover(run: Run, tmp_path: Path, engine: list[dict[str, Any]]) -> Non
     result = json.loads(out)
     assert code == 0 and err == ""
     assert list(result) == [
-        "run", "graph", "report", "rewards", "edges", "undecided", "unsettled", "advice", "seconds", "updates",
-        "finished", "score",
+        "run", "graph", "report", "rewards", "edges", "undecided", "unsettled", "advice", "in_short", "seconds",
+        "updates", "finished", "score",
     ]  # fmt: skip
     assert result["rewards"]["cross"] == {
         "parents": ["speed", "light"], "decided": True, "certain": ["speed", "light", "countdown"], "possible": [],

@@ -165,7 +165,7 @@ def test_a_bundle_that_nobody_needs() -> None:
 
 def _pool(found: list[list[dict[str, np.ndarray]]], inputs: int, asked: list[int]) -> Pooled:
     """Targets of one part each."""
-    return pool(found, np.eye(len(found)), inputs, asked)
+    return pool(found, np.eye(len(found)), inputs, [len(parts) >= n for parts, n in zip(found, asked)])
 
 
 def _part(
@@ -231,7 +231,7 @@ def test_another_fold_is_asked_where_it_is_close() -> None:
 
 def test_nats_of_parts_add_up_by_their_share_of_the_rows() -> None:
     whether, how = _part([0.1, 0.0]), _part([0.0, 0.4])
-    found = pool([[whether], [how]], np.array([[1.0, 0.25]]), 2, [1, 1])
+    found = pool([[whether], [how]], np.array([[1.0, 0.25]]), 2, [True, True])
     assert found.delta[0] == pytest.approx([0.1, 0.1])
     assert found.error[0] == pytest.approx(0.01 * np.sqrt(1 + 0.25**2))
     assert found.settled.tolist() == [True]
@@ -239,6 +239,6 @@ def test_nats_of_parts_add_up_by_their_share_of_the_rows() -> None:
 
 def test_targets_may_share_a_part_and_wait_for_all_of_theirs() -> None:
     share = np.array([[1.0, 0.5, 0.0], [1.0, 0.0, 0.5]])
-    found = pool([[_part([0.1, 0.0])], [_part([0.0, 0.2])], []], share, 2, [1, 1, 1])
+    found = pool([[_part([0.1, 0.0])], [_part([0.0, 0.2])], []], share, 2, [True, True, False])
     assert found.delta.tolist() == [pytest.approx([0.1, 0.1]), pytest.approx([0.1, 0.0])]
     assert found.settled.tolist() == [True, False] and not found.error[1].any()

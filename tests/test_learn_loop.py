@@ -64,7 +64,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[list[int]]], lis
             resets.append(agent.updates)
             reset(agent)
 
-        monkeypatch.setattr(learner_module, "make_method", lambda name, **setup: Scripted(masks))
+        monkeypatch.setattr(learner_module, "make_method", lambda *_: Scripted(masks))
         monkeypatch.setattr(Sac, "reset", counted)
         monkeypatch.setattr(replay_module, "FEWEST", 0)  # however few rows there are
         return resets

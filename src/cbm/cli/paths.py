@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from cbm.errors import DataError
+from cbm.errors import DataError, WriteError
 from cbm.runs.directory import remove_empty
 from cbm.runs.files import sweep_temporary
 
@@ -51,7 +51,7 @@ def made_directory(path: Path) -> Iterator[None]:
         path.mkdir(parents=True, exist_ok=True)
     try:
         yield
-    except DataError:
+    except (DataError, WriteError):
         remove_empty(made)
         raise
 

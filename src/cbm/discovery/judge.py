@@ -29,10 +29,10 @@ from cbm.discovery.settings import (
     SURE,
     Settings,
 )
+from cbm.graph.reward import UNSETTLED
 
 NEAR = "near the threshold"
 FEW = "too few rows"
-UNSETTLED = "not settled before the ceiling"
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Pooled:
         return np.where(self.error > 0, self.delta / np.maximum(self.error, 1e-12), 0.0)
 
 
-def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: int, asked: list[int]) -> Pooled:
-    """`found[p]` is the evidence on part p, of every fold it was measured on; `asked[p]` how many those should be.
+def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: int, settled: list[bool]) -> Pooled:
+    """`found[p]` is the evidence on part p, of every fold it was measured on; `settled[p]` whether those are all.
 
     `share` (K, P) is what each part counts in each target: log-likelihoods of parts add up.
     """
@@ -93,7 +93,6 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         efficiency[p] = np.clip(parts[0]["planted"][0] / PLANTED, LEAST_EFFICIENCY, 1.0)
         explained[p], short[p] = _explained(parts[0]["loss"]), parts[0]["loss"][2] < FEW_TESTED
         given_all[p] = parts[0].get("given_all", parts[0]["delta"])
-    settled = np.array([len(parts) >= n for parts, n in zip(found, asked)], bool)
     of = share > 0
     together = share @ bundled
     return Pooled(
@@ -103,7 +102,7 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         bundled=np.where(together != 0, together / np.maximum(np.sqrt(share**2 @ bundled_error**2), 1e-12), 0.0),
         limit_error=np.array([np.sqrt(((s[own] * limit[own]) ** 2).sum()) for s, own in zip(share, of)]),
         efficiency=np.array([efficiency[own].min(initial=1.0) for own in of]),
-        settled=_all(of, settled),
+        settled=_all(of, np.array(settled, bool)),
         given_all=share @ given_all,
         explained=share @ explained,
         short=_all(of, short),
@@ -141,12 +140,15 @@ def _fit_scatter(found: list[list[dict[str, np.ndarray]]]) -> np.ndarray:
 
 def open_cells(pooled: Pooled, own: np.ndarray) -> list[list[int]]:
     """Per target the cells that another fold should look at: neither clearly there nor clearly not."""
-    z = pooled.z
-    doubtful = (z > ASKED) & (z < SURE) & (pooled.tested > 0)
-    doubtful |= (pooled.bundled > ASKED) & (z < SURE) & (pooled.tested > 0)
-    doubtful &= pooled.tested != 3  # an effect on the spread was sure from the start
+    doubtful = _open(pooled)
     doubtful[np.arange(len(own))[own >= 0], own[own >= 0]] = False
     return [np.flatnonzero(row).tolist() for row in doubtful]
+
+
+def _open(pooled: Pooled) -> np.ndarray:
+    """(K, J); an effect on the spread was sure from the start."""
+    doubtful = ((pooled.z > ASKED) | (pooled.bundled > ASKED)) & (pooled.z < SURE)
+    return np.asarray(doubtful & (pooled.tested > 0) & (pooled.tested != 3))
 
 
 def judge(
@@ -179,7 +181,7 @@ def judge(
     if settings.rule == "calibrated" and variation is not None:
         _judge_rare(verdict, reason, *variation)
     measured = pooled.error > 0
-    asked = (verdict == "undecided") | ~measured | ((z > ASKED) & (z < SURE))
+    asked = (verdict == "undecided") | ~measured | _open(pooled)
     unsettled = ~pooled.settled[:, None] & asked
     verdict[unsettled], reason[unsettled] = "undecided", UNSETTLED
     guess = np.where(verdict == "undecided", delta >= needed / 2, verdict == "edge") & measured

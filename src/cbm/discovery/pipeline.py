@@ -58,8 +58,11 @@ class Problem:
         return int(owners[0]) if len(owners) == 1 else -1
 
     def pooled(self) -> Pooled:
+        """Of a part whose other folds are not all there yet, the first one alone counts: it says what is still open."""
         assert self.found is not None and self.asked is not None
-        return pool(self.found, self.data.share, self.data.inputs, self.asked)
+        whole = [parts if len(parts) >= asked else parts[:1] for parts, asked in zip(self.found, self.asked)]
+        settled = [len(parts) >= asked for parts, asked in zip(self.found, self.asked)]
+        return pool(whole, self.data.share, self.data.inputs, settled)
 
 
 @dataclass

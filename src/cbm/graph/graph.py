@@ -32,7 +32,7 @@ from cbm.graph.checks import (
 )
 from cbm.graph.display import plot_matrix, report_html, summary_of
 from cbm.graph.json_format import ACTION, REWARD_PREFIX, SCHEMA, graph_from_json, graph_to_json, variable_names
-from cbm.graph.reward import ActionEffect, RewardGraph
+from cbm.graph.reward import UNSETTLED, ActionEffect, RewardGraph
 from cbm.graph.rules import RULES, Rule, ancestors, cbm_abstraction, cdl_abstraction
 from cbm.graph.scores import Score, compare
 from cbm.runs.files import atomic_write_text, layout, read_json
@@ -198,7 +198,9 @@ class CausalGraph:
     @property
     def is_settled(self) -> bool:
         """Whether every cell was decided, or left undecided, by the data and not by a ceiling."""
-        return bool(self.settled.all() and all(reward.settled.all() for reward in self.rewards.values()))
+        actions = [reward.action.reason for reward in self.rewards.values() if reward.action is not None]
+        cells = [self.settled, *(reward.settled for reward in self.rewards.values())]
+        return UNSETTLED not in actions and all(bool(settled.all()) for settled in cells)
 
     def undecided(self) -> int:
         """How many cells have no verdict, those of the rewards included."""

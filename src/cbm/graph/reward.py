@@ -29,6 +29,10 @@ BoolArray = NDArray[np.bool_]
 TextArray = NDArray[np.str_]
 
 
+UNSETTLED = "not settled before the ceiling"
+"""The reason of a cell that was left open for want of time, and not by the data."""
+
+
 @dataclass(frozen=True)
 class ActionEffect:
     """Whether a reward depends on the action itself, beyond what the variables say."""
