@@ -92,5 +92,5 @@ $(VENV)/.stamp-bench: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 
 $(VENV)/.stamp-all: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 	@echo "Installing cbm with all extras"
-	@$(PIP_INSTALL) -e '.[tables,minari,mujoco,tasks,bench,dev]'
+	@$(PIP_INSTALL) -e '.[tables,minari,mujoco,tasks,bench,ray,dev]'
 	@touch $@ $(VENV)/.stamp-core $(VENV)/.stamp-dev $(VENV)/.stamp-bench

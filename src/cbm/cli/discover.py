@@ -26,6 +26,7 @@ from cbm.discovery.settings import ModelName, Preset, Settings, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.knowledge import Knowledge
+from cbm.jobs import check_place
 
 STAGES = {
     "screening": "looking at everything",
@@ -67,6 +68,9 @@ class Options:
     """Ceiling in work instead of time: measured targets (updates, with --preset paper and --model demi)."""
     workers: MaybeInt = None
     """Processes of one thread each that share the work; the result is the same with any number. Left out: all cores."""
+    on: str = "local"
+    """Where the work is done. local: processes of this machine. ray: Ray on this machine, or the cluster that
+    RAY_ADDRESS names. ray:HOST:PORT: that cluster. The result is the same."""
     seed: int = 0
     """Seed of everything random."""
     knowledge: MaybePath = None
@@ -99,7 +103,7 @@ def main(arguments: list[str]) -> None:
     check_run(options.out)
     data = _load(options)
     knowledge = _knowledge(options, data)
-    budget = Budget(options.minutes, options.steps, options.workers)
+    budget = Budget(options.minutes, options.steps, options.workers, options.on)
     already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet)
     if options.json:
         print_json(result_json(graph, data, options.out, already))
@@ -111,11 +115,12 @@ def main(arguments: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Budget:
-    """A ceiling, and how many processes work."""
+    """A ceiling, how many processes work, and where."""
 
     minutes: float | None = None
     steps: int | None = None
     workers: int | None = None
+    on: str = "local"
 
 
 def run_discovery(
@@ -139,6 +144,7 @@ def run_discovery(
                 minutes=budget.minutes,
                 steps=budget.steps,
                 workers=budget.workers,
+                on=budget.on,
                 settings=settings,
                 seed=seed,
                 run=run,
@@ -160,6 +166,7 @@ def _settings(options: Options) -> Settings:
     check_seed(options.seed)
     at_least("--epsilon", options.epsilon, 0, above=True)
     at_least("--workers", options.workers, 1)
+    check_place(options.on)
     settings = preset(options.preset, options.model)
     settings = replace(settings, reward_inputs=options.reward_inputs, last_action=options.last_action)
     if options.rule is not None:

@@ -52,19 +52,21 @@ def discover(
     knowledge: Knowledge | None = None,
     progress: Progress | None = None,
     workers: int | None = None,
+    on: str = "local",
 ) -> CausalGraph:
     """The causal graph of the dynamics and of every reward in the data.
 
     It ends when everything is settled. `minutes` is a ceiling, and so is `steps` (measured targets; updates of the
     published networks): what is not settled by then is undecided, and the same call goes on from there if it has a
-    `run` directory. `workers` processes share the work (left out: one for each core); the result is the same.
+    `run` directory. `workers` processes share the work (left out: one for each core), or those of a Ray cluster with
+    `on` "ray" or "ray:HOST:PORT"; the result is the same.
     """
     files = RunFiles(run, data, settings or Settings(), seed, knowledge)
     if (finished := files.finished()) is not None:
         return finished
     return fit(
         data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=progress,
-        files=files, workers=workers, predict=run is not None,
+        files=files, workers=workers, on=on, predict=run is not None,
     ).graph  # fmt: skip
 
 
@@ -79,6 +81,7 @@ def fit(
     progress: Progress | None = None,
     files: RunFiles | None = None,
     workers: int | None = None,
+    on: str = "local",
     predict: bool = True,
 ) -> Discovery:
     """`discover`, returning the predictor as well (with `predict`)."""
@@ -92,7 +95,7 @@ def fit(
     if checkpoint.problem_with_file:
         print(f"cbm: {checkpoint.problem_with_file}", file=sys.stderr)
     earlier = float(checkpoint.notes.get("elapsed", 0.0))
-    job = _Call(data, settings, seed, minutes, steps, workers, checkpoint, files, progress, started - earlier)
+    job = _Call(data, settings, seed, minutes, steps, workers, on, checkpoint, files, progress, started - earlier)
     graph = job.networks() if network_pipeline.published(settings) else job.refits()
     graph = (knowledge or Knowledge()).apply(graph)
     predictor = job.predictor(graph) if predict else None
@@ -121,6 +124,7 @@ class _Call:
     minutes: float | None
     steps: int | None
     workers: int | None
+    on: str
     checkpoint: Checkpoint
     files: RunFiles
     progress: Progress | None
@@ -135,7 +139,7 @@ class _Call:
         data, last = last_actions(self.data, self.settings.last_action)
         problems, plan = build_problems(data, self.settings, self.seed, last)
         names = [*data.factors.names, "action", "the action before"]
-        with runner_for(self.files.jobs, self.workers, self.ceiling, self.progress) as runner:
+        with runner_for(self.files.jobs, self.workers, self.ceiling, self.progress, self.on) as runner:
             measure_problems(problems, runner, self.settings)
         found = verdicts(problems[0], names, self.settings)
         rewards = {}

@@ -41,6 +41,13 @@ def sleep(shared: Shared, seconds: float) -> dict[str, np.ndarray]:
     return {"seconds": np.array(seconds)}
 
 
+def stamp(shared: Shared, folder: str, seconds: float = 0.0) -> dict[str, np.ndarray]:
+    """Leave a file that says that this ran, so that tests can count."""
+    time.sleep(seconds)
+    (Path(folder) / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+    return {"ran": np.array(True)}
+
+
 def noise(shared: Shared) -> dict[str, np.ndarray]:
     """Print to stdout in the three ways a library might, and try to read stdin."""
     print('{"key": "noise from print"}')
