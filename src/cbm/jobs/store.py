@@ -59,7 +59,7 @@ class Store:
         except OSError as error:
             raise DataError(f"cannot read {file}: {error.strerror or error}") from error
         try:
-            return _unpack(data)
+            return unpacked(data)
         except Exception as error:  # whatever numpy and zipfile raise on damaged bytes, and that is nearly everything
             file.unlink(missing_ok=True)
             warnings.warn(f"{file} is damaged ({error}); it is removed and its job counts as not done", stacklevel=2)
@@ -77,7 +77,7 @@ class Store:
     def put_packed(self, key: str, data: bytes) -> None:
         """A result as another machine packed it; it is looked at before it is kept."""
         check_name(key, "a job's key")
-        arrays = _unpack(data)
+        arrays = unpacked(data)
         if self.path is None:
             self._memory[key] = arrays
         else:
@@ -135,7 +135,7 @@ def packed(arrays: Mapping[str, np.ndarray]) -> bytes:
     return buffer.getvalue()
 
 
-def _unpack(data: bytes) -> dict[str, np.ndarray]:
+def unpacked(data: bytes) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for entry in archive.namelist():
