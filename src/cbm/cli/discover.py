@@ -35,6 +35,7 @@ STAGES = {
     "dynamics": "learning the dynamics",
     "rewards": "learning the rewards",
     "prediction": "testing predictions",
+    "bootstrap": "repeating it on resampled episodes",
 }
 
 
@@ -71,6 +72,9 @@ class Options:
     on: str = "local"
     """Where the work is done. local: processes of this machine. ray: Ray on this machine, or the cluster that
     RAY_ADDRESS names. ray:HOST:PORT: that cluster. The result is the same."""
+    bootstrap: int = 0
+    """Repeat everything on so many logs of resampled episodes, and say how often each edge and each variable of a
+    minimal state came out. Takes as long as so many discoveries, on all cores or nodes."""
     seed: int = 0
     """Seed of everything random."""
     knowledge: MaybePath = None
@@ -103,7 +107,7 @@ def main(arguments: list[str]) -> None:
     check_run(options.out)
     data = _load(options)
     knowledge = _knowledge(options, data)
-    budget = Budget(options.minutes, options.steps, options.workers, options.on)
+    budget = Budget(options.minutes, options.steps, options.workers, options.on, options.bootstrap)
     already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet)
     if options.json:
         print_json(result_json(graph, data, options.out, already))
@@ -115,12 +119,13 @@ def main(arguments: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Budget:
-    """A ceiling, how many processes work, and where."""
+    """A ceiling, how many processes work, where, and how often everything is repeated."""
 
     minutes: float | None = None
     steps: int | None = None
     workers: int | None = None
     on: str = "local"
+    bootstrap: int = 0
 
 
 def run_discovery(
@@ -133,10 +138,11 @@ def run_discovery(
     quiet: bool,
 ) -> tuple[bool, CausalGraph]:
     """Discover with progress and write the report; also says whether the run had been finished before."""
-    from cbm.discovery.discover import discover  # here, since it brings torch
+    from cbm.discovery.discover import discover, lacks_bootstrap  # here, since it brings torch
     from cbm.report import write_report
 
-    already = (run / "result.json").is_file() and CausalGraph.load(run).is_settled
+    before = CausalGraph.load(run) if (run / "result.json").is_file() else None
+    already = before is not None and before.is_settled and not lacks_bootstrap(before, budget.bootstrap)
     with made_directory(run), Stages(STAGES, quiet) as progress:
         try:
             graph = discover(
@@ -145,6 +151,7 @@ def run_discovery(
                 steps=budget.steps,
                 workers=budget.workers,
                 on=budget.on,
+                bootstrap=budget.bootstrap,
                 settings=settings,
                 seed=seed,
                 run=run,
@@ -167,6 +174,7 @@ def _settings(options: Options) -> Settings:
     at_least("--epsilon", options.epsilon, 0, above=True)
     at_least("--workers", options.workers, 1)
     check_place(options.on)
+    at_least("--bootstrap", options.bootstrap, 0)
     settings = preset(options.preset, options.model)
     settings = replace(settings, reward_inputs=options.reward_inputs, last_action=options.last_action)
     if options.rule is not None:

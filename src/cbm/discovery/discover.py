@@ -19,6 +19,7 @@ import numpy as np
 from cbm.data.transitions import Transitions
 from cbm.discovery import network_pipeline
 from cbm.discovery.assemble import assemble, reward_graphs
+from cbm.discovery.bootstrap import add_bootstrap
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.last_action import last_actions
 from cbm.discovery.models.registry import check_settings
@@ -53,21 +54,34 @@ def discover(
     progress: Progress | None = None,
     workers: int | None = None,
     on: str = "local",
+    bootstrap: int = 0,
 ) -> CausalGraph:
     """The causal graph of the dynamics and of every reward in the data.
 
     It ends when everything is settled. `minutes` is a ceiling, and so is `steps` (measured targets; updates of the
     published networks): what is not settled by then is undecided, and the same call goes on from there if it has a
     `run` directory. `workers` processes share the work (left out: one for each core), or those of a Ray cluster with
-    `on` "ray" or "ray:HOST:PORT"; the result is the same.
+    `on` "ray" or "ray:HOST:PORT"; the result is the same. With `bootstrap`, everything is repeated on so many resampled
+    logs, and the graph says how often each edge and each variable of a minimal state came out.
     """
     files = RunFiles(run, data, settings or Settings(), seed, knowledge)
-    if (finished := files.finished()) is not None:
+    if (finished := files.finished()) is not None and not lacks_bootstrap(finished, bootstrap):
         return finished
-    return fit(
+    graph = finished or fit(
         data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=progress,
         files=files, workers=workers, on=on, predict=run is not None,
     ).graph  # fmt: skip
+    if lacks_bootstrap(graph, bootstrap):
+        folder = None if files.jobs is None else files.jobs / "bootstrap"
+        with runner_for(folder, workers, ceiling(minutes, None), progress, on) as runner:
+            graph = add_bootstrap(graph, data, settings or Settings(), seed, knowledge, runner, bootstrap)
+        files.save(graph)
+    return graph
+
+
+def lacks_bootstrap(graph: CausalGraph, replicates: int) -> bool:
+    """Whether fewer resampled logs were looked at than asked for."""
+    return replicates > (0 if graph.bootstrap is None else graph.bootstrap.replicates)
 
 
 def fit(

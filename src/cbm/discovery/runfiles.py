@@ -142,6 +142,11 @@ class RunFiles:
             shutil.rmtree(self.run / "checkpoint" / "shared", ignore_errors=True)
             shutil.rmtree(self.run / "checkpoint" / "jobs", ignore_errors=True)
 
+    def save(self, graph: CausalGraph) -> None:
+        """Write a graph to which something was added."""
+        if self.run is not None:
+            graph.save(self.run / "graph.json")
+
     def _write(self, name: str, content: Any) -> None:
         assert self.run is not None
         atomic_write_text(self.run / name, json.dumps(content, indent=1) + "\n")
