@@ -15,10 +15,10 @@ WORKERS ?= 2
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet -c constraints.txt
 SPEC := pyproject.toml constraints.txt
-CODE := $(wildcard src tests benchmarks examples)
+CODE := $(wildcard src tests benchmarks examples docs)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format bench clean
+.PHONY: help setup demo test test-slow torture lint format docs bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -36,6 +36,9 @@ test: $(VENV)/.stamp-dev ## the fast tests
 test-slow: $(VENV)/.stamp-dev ## the tests marked slow
 	$(PY) -m pytest -m slow --timeout 3600 $(ARGS) || test $$? -eq 5  # 5: no test is marked slow
 
+torture: $(VENV)/.stamp-dev ## kill -9 at random moments and malformed inputs; ARGS="--kills 20 --inputs 2000" for less
+	OMP_NUM_THREADS=1 $(PY) -m tests.torture $(ARGS)
+
 lint: $(VENV)/.stamp-dev ## ruff (rules and format) and mypy
 	$(PY) -m ruff check $(CODE)
 	$(PY) -m ruff format --check $(CODE)
@@ -45,11 +48,14 @@ format: $(VENV)/.stamp-dev ## let ruff sort imports and format the code
 	$(PY) -m ruff check --fix $(CODE)
 	$(PY) -m ruff format $(CODE)
 
+docs: $(VENV)/.stamp-docs ## the documentation as a site, in site/index.html
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet $(ARGS)
+
 bench: $(VENV)/.stamp-bench ## time and accuracy of discovery
 	$(VENV)/bin/cbm bench $(ARGS)
 
 clean: ## remove the virtual environment, caches and build output (runs/ stays)
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name .git -prune -o -name __pycache__ -type d -exec rm -rf {} +
 	rm -rf src/*.egg-info
 
@@ -85,12 +91,17 @@ $(VENV)/.stamp-dev: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/.stamp-core
 
+$(VENV)/.stamp-docs: $(SPEC) $(VENV)/.stamp-torch
+	@echo "Installing cbm with what the documentation needs"
+	@$(PIP_INSTALL) -e '.[docs]'
+	@touch $@ $(VENV)/.stamp-core
+
 $(VENV)/.stamp-bench: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 	@echo "Installing cbm with what the benchmarks need"
-	@$(PIP_INSTALL) -e '.[bench,mujoco,tasks]'
+	@$(PIP_INSTALL) -e '.[bench,mujoco]' 'tianshou>=2.0.1,<3'
 	@touch $@ $(VENV)/.stamp-core
 
 $(VENV)/.stamp-all: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 	@echo "Installing cbm with all extras"
-	@$(PIP_INSTALL) -e '.[tables,minari,mujoco,tasks,bench,ray,dev]'
-	@touch $@ $(VENV)/.stamp-core $(VENV)/.stamp-dev $(VENV)/.stamp-bench
+	@$(PIP_INSTALL) -e '.[tables,hdf5,ros,minari,mujoco,track,docs,bench,ray,dev]'
+	@touch $@ $(VENV)/.stamp-core $(VENV)/.stamp-dev $(VENV)/.stamp-bench $(VENV)/.stamp-docs

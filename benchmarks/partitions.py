@@ -20,8 +20,8 @@ from rich.table import Table
 
 from benchmarks.store import command
 from cbm.abstraction import denoised, tia
-from cbm.abstraction.partition import PartitionSettings
 from cbm.abstraction.partitioned import PartitionMethod
+from cbm.abstraction.table import PartitionSettings, method_options
 from cbm.data.factors import Factors
 from cbm.data.transitions import Transitions
 from cbm.envs.collect import collect
@@ -103,8 +103,10 @@ def measure(options: Options) -> Iterator[dict[str, Any]]:
 
 def build(variant: str, factors: Factors, task: str, seed: int) -> PartitionMethod:
     changes = VARIANTS[variant]
-    kind, module = (tia.Tia, tia) if variant == "tia" else (denoised.Denoised, denoised)
-    settings: PartitionSettings = replace(module.default_settings(), **changes)
+    name = variant.partition(",")[0]
+    kind = tia.Tia if name == "tia" else denoised.Denoised
+    settings = method_options(name, changes)
+    assert isinstance(settings, PartitionSettings)
     return kind(factors, task, seed, settings)
 
 

@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.store import Columns, Row, Store
-from cbm.agents.sac import Agent, Sample
+from cbm.agents.base import Sample, Shape
+from cbm.agents.sac import Sac
 from cbm.agents.settings import SacSettings
 from cbm.errors import DataError
 
@@ -82,7 +83,7 @@ def evaluate(act: Act, episodes: int) -> float:
 
 def ours(seed: int, steps: int, warm_up: int) -> Act:
     env, rng = gymnasium.make("Pendulum-v1"), np.random.default_rng(seed)
-    agent = Agent(3, 0, 1, SETTINGS, seed, total_updates=steps)
+    agent = Sac(SETTINGS, Shape(3, 0, 1, seed, total_updates=steps))
     none = np.zeros((1, 0))
     rows = np.zeros((steps, 3 + 1 + 1 + 3), dtype=np.float32)  # obs, action, reward, next obs
     obs, _ = env.reset(seed=seed)

@@ -28,8 +28,9 @@ from torch import Tensor, nn
 
 from benchmarks import pendulum
 from benchmarks.store import Columns, Row, Store
+from cbm.agents.base import Sample, Shape
 from cbm.agents.networks import Networks
-from cbm.agents.sac import Agent, Sample
+from cbm.agents.sac import Sac, ScheduledAlpha
 from cbm.agents.settings import SacSettings
 
 VARIABLES, CONTEXT, ACTIONS = 87, 3, 4
@@ -80,7 +81,7 @@ def main(options: Options) -> dict[str, Any]:
 
 def _measure(settings: SacSettings, rounds: int, seed: int, store: Store) -> list[Row]:
     name = " x ".join(map(str, settings.hidden)) + (", layer norm" if settings.layer_norm else "")
-    agent = Agent(VARIABLES, CONTEXT, ACTIONS, settings, seed, total_updates=1_000_000)
+    agent = Sac(settings, Shape(VARIABLES, CONTEXT, ACTIONS, seed, total_updates=1_000_000))
     sac = stock_sac(agent)
     data = _random_rows(ROWS, torch.Generator().manual_seed(seed))
     buffer, rng = _stock_buffer(data), np.random.default_rng(seed)
@@ -128,7 +129,21 @@ def _seconds(work: Callable[[], object]) -> float:
 # The other side
 
 
-def stock_sac(agent: Agent, alpha: Alpha | None = None) -> SAC:
+class Scheduled(Alpha):
+    """Our schedule as Tianshou calls it."""
+
+    def __init__(self, schedule: ScheduledAlpha):
+        self.schedule = schedule
+
+    @property
+    def value(self) -> float:
+        return self.schedule.value
+
+    def update(self, entropy: Tensor) -> None:
+        self.schedule.update(entropy)
+
+
+def stock_sac(agent: Sac, alpha: Alpha | None = None) -> SAC:
     """Tianshou's SAC as its documentation builds it, with the weights and settings of an agent.
 
     Its entropy weight is tuned unless another `alpha` is given; it clips no gradients.

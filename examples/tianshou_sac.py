@@ -3,7 +3,7 @@
     python examples/tianshou_sac.py                            # finds the graph first, in a few minutes
     python examples/tianshou_sac.py --graph runs/contact       # takes that of a `cbm discover` run
 
-Needs Tianshou 2: `pip install 'cbm-rl[tasks]'`.
+Needs Tianshou 2: `pip install 'tianshou>=2.0.1,<3'`.
 """
 
 from __future__ import annotations

@@ -132,6 +132,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             for fraction in (0.0, 0.5, 1.0):
                 progress(stage, fraction)
         graph = _graph_of(data)
+        run.mkdir(parents=True, exist_ok=True)
         (run / "config.json").write_text("{}")
         graph.save(run)
         (run / "result.json").write_text("{}")

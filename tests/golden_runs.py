@@ -56,7 +56,7 @@ def learned(method: str) -> dict[str, str]:
     """eval.csv and the logs of a small run of Algorithm 1, without times."""
     sac = SacSettings(hidden=(8, 8), batch=16)
     settings = replace(
-        preset("debug"), sac=sac, warm_up=100, evaluate_every=200, episodes=3, checkpoint_every=500,
+        preset("debug"), agent=sac, warm_up=100, evaluate_every=200, episodes=3, checkpoint_every=500,
         abstraction_every=200, abstraction_from=200, minimum_interval=0, model_updates=40, dynamics_updates=20,
     )  # fmt: skip
     plan = Plan("light", ("cross",), method, 800, settings, preset="debug")

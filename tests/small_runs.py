@@ -15,7 +15,7 @@ from cbm.learning.settings import LearnSettings, preset
 
 def small_settings(**changes: Any) -> LearnSettings:
     sac = SacSettings(hidden=(8, 8), batch=16)
-    base = replace(preset("debug"), sac=sac, warm_up=100, evaluate_every=200, episodes=3, checkpoint_every=120)
+    base = replace(preset("debug"), agent=sac, warm_up=100, evaluate_every=200, episodes=3, checkpoint_every=120)
     return replace(base, **changes)
 
 

@@ -153,7 +153,7 @@ def test_explain_says_which_undecided_link_lets_a_variable_in() -> None:
         assert explanation.certain == ("car", "light", "lamp", "goal") and explanation.possible == ("marker",)
         path = f"marker -?-> car -> reward drive (CMI {size} ± 0.0002 undecided, 0.35 ± 0.01)"
         assert explanation.kept["marker"] == path
-        assert explanation.undecided_links == {"marker": ("marker -> car: no reason is recorded",)}
+        assert explanation.undecided_links == {"marker": ("marker -?-> car: no reason is recorded",)}
         assert list(explanation.dropped) == ["mirror"]
         only = explain(make_graph(value=value), "drive", certain_only=True)
         assert only.abstraction == only.certain == explanation.certain and only.possible == ("marker",)

@@ -51,7 +51,7 @@ def test_areas_are_told_relative_to_the_oracle() -> None:
 
 
 def test_an_unknown_method_and_a_failing_run_are_told() -> None:
-    with pytest.raises(DataError, match="unknown method 'best'; choose among cbm"):
+    with pytest.raises(DataError, match="unknown method 'best'; there are: cbm"):
         tasks.main(tasks.Options(methods=("best",)))
     with pytest.raises(DataError, match="cbm learn nowhere .*unknown"):
         tasks._call(["learn", "nowhere", "--task", "pick", "--steps", "100", "--out", "never"])

@@ -13,6 +13,7 @@ import pytest
 from cbm.data.transitions import Transitions
 from cbm.errors import DataError
 from cbm.graph import CausalGraph, RewardGraph
+from cbm.runs.directory import RunDirectory
 
 Run = Callable[..., tuple[int, str, str]]
 Refused = Callable[..., None]
@@ -189,8 +190,8 @@ def test_bad_input_that_shows_late_leaves_nothing(
     saved: Saved,
 ) -> None:
     def discover(data: Transitions, *, run: Path, **options: Any) -> CausalGraph:
-        (run / "config.json").write_text("{}")
-        raise DataError("too few rows")
+        with RunDirectory(run, "discover", {}).owned():
+            raise DataError("too few rows")
 
     path = saved("log.npz")
     monkeypatch.setattr("cbm.discovery.discover.discover", discover)
@@ -198,7 +199,7 @@ def test_bad_input_that_shows_late_leaves_nothing(
     assert list(tmp_path.iterdir()) == [path]
     other = tmp_path / "earlier"  # what was there before stays
     other.mkdir()
-    (other / "config.json").write_text("{}")
+    (other / "config.json").write_text('{"command": "discover", "schema": 1}')
     refused(run("discover", path, "--out", other), "too few rows")
     assert (other / "config.json").is_file()
 
@@ -278,6 +279,7 @@ def test_demo_says_when_it_had_too_little_time(
 
 
 def _finds_nothing(data: Transitions, *, run: Path, **options: Any) -> CausalGraph:
+    run.mkdir(parents=True, exist_ok=True)
     d = len(data.factors)
     none = np.zeros((d, d + 1))
     verdict = np.full(none.shape, "none")

@@ -162,7 +162,8 @@ def test_interrupted_write_keeps_the_old_file(tmp_path: Path, suffix: str, monke
         handle.write(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(readers.FORMATS, suffix, readers.FORMATS[suffix]._replace(write=stop))
+    name = suffix.removeprefix(".")
+    monkeypatch.setitem(readers.READERS, name, readers.READERS[name]._replace(write=stop))
     with pytest.raises(KeyboardInterrupt):
         full().head(10).save(path)
     assert path.read_bytes() == before

@@ -9,7 +9,8 @@ import pytest
 
 from cbm.abstraction.icp import Icp, by_context, consecutive_blocks
 from cbm.abstraction.invariance import Inputs, Model, invariant_parents, passes, preselect, welch
-from cbm.abstraction.method import make_method
+from cbm.abstraction.method import Setup, make_method
+from cbm.abstraction.table import IcpSettings
 from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 from cbm.errors import DataError
@@ -180,7 +181,7 @@ def test_a_single_episode_is_one_environment() -> None:
 
 def test_resume_is_exact() -> None:
     data = world(3)
-    first, second = (Icp(data.factors, "go", rows=1000) for _ in range(2))
+    first, second = (Icp(data.factors, "go", settings=IcpSettings(rows=1000)) for _ in range(2))
     first.learn(Log(data), 1)
     second.restore(first.tensors())
     assert np.array_equal(first.mask(), second.mask())
@@ -192,16 +193,16 @@ def test_resume_is_exact() -> None:
     ("options", "message"),
     [
         ({"levle": 0.1}, "did you mean 'level'"),
-        ({"environments": 1}, "option environments: 1"),
-        ({"level": 2.0}, "option level: 2.0"),
-        ({"candidates": 30}, "1 to 16 candidates"),
-        ({"regression": "linar"}, "did you mean 'linear'"),
+        ({"environments": 1}, "environments must be a whole number of at least 2, got 1"),
+        ({"level": 2.0}, "level must be a number above 0 and at most 1, got 2.0"),
+        ({"candidates": 30}, "candidates must be a whole number of at least 1 and at most 16, got 30"),
+        ({"regression": "linar"}, "regression must be one of linear, random-features, got 'linar'"),
     ],
 )
 def test_bad_options(options: dict[str, object], message: str) -> None:
     data = world(0, episodes=20)
     with pytest.raises(DataError, match=message):
-        make_method("icp", factors=data.factors, task="go", options=options).learn(Log(data), 1)
+        make_method("icp", Setup(data.factors, "go"), options).learn(Log(data), 1)
 
 
 def test_a_missing_reward_is_named() -> None:

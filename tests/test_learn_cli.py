@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -217,9 +219,23 @@ def test_bad_input(run: Run, refused: Any, tmp_path: Path, arguments: list[str],
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_tianshou(run: Run, refused: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    refused(run("learn", "light", "--out", tmp_path / "run"), "cbm-rl[tasks]")
+WITHOUT_TIANSHOU = """
+import sys
+sys.modules["tianshou"] = None  # its import fails
+from cbm.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_without_tianshou(tmp_path: Path) -> None:
+    """Nothing at run time needs it, in `learn` as in `evaluate`."""
+    for arguments in (
+        ["learn", "light", "--method", "full", "--out", "run", "--quiet", "--json", *SMALL],
+        ["evaluate", "run", "--episodes", "2", "--json"],
+    ):
+        command = [sys.executable, "-c", WITHOUT_TIANSHOU, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_graph_of_another_environment(run: Run, refused: Any, tmp_path: Path, dynamics: Any) -> None:

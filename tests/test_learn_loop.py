@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from cbm.agents.sac import Agent
+from cbm.agents.sac import Sac
 from cbm.learning import algorithm1
 from cbm.learning import learner as learner_module
 from cbm.learning import replay as replay_module
@@ -58,14 +58,14 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[list[int]]], lis
 
     def use(masks: list[list[int]]) -> list[int]:
         resets: list[int] = []
-        reset = Agent.reset
+        reset = Sac.reset
 
-        def counted(agent: Agent) -> None:
+        def counted(agent: Sac) -> None:
             resets.append(agent.updates)
             reset(agent)
 
         monkeypatch.setattr(learner_module, "make_method", lambda name, **setup: Scripted(masks))
-        monkeypatch.setattr(Agent, "reset", counted)
+        monkeypatch.setattr(Sac, "reset", counted)
         monkeypatch.setattr(replay_module, "FEWEST", 0)  # however few rows there are
         return resets
 
@@ -146,13 +146,13 @@ def test_updates_rows_and_evaluations_are_counted(scripted: Any, tmp_path: Path)
 
 def test_actions_are_random_in_the_warm_up_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     calls: list[tuple[int, bool]] = []
-    act = Agent.act
+    act = Sac.act
 
-    def spy(self: Agent, obs: Any, context: Any, deterministic: bool = False) -> np.ndarray:
+    def spy(self: Sac, obs: Any, context: Any, deterministic: bool = False) -> np.ndarray:
         calls.append((len(obs), deterministic))
         return act(self, obs, context, deterministic)
 
-    monkeypatch.setattr(Agent, "act", spy)
+    monkeypatch.setattr(Sac, "act", spy)
     learn(small_plan(steps=300, settings=small_settings(evaluate_every=1000)), tmp_path)
     assert calls.count((4, False)) == (300 - 100) // 4
     assert [call for call in calls if call[1]] == [(3, True)] * 100  # one evaluation, at the end

@@ -188,7 +188,7 @@ def test_a_finished_run_is_left_alone(reference: dict[str, Path]) -> None:
         ({"seed": 3}, "seed 0, not 3"),
         ({"method": "oracle"}, 'method "full", not "oracle"'),
         (
-            {"settings": small_settings(demonstrations=2, sac=SacSettings(hidden=(8, 8), batch=17))},
+            {"settings": small_settings(demonstrations=2, agent=SacSettings(hidden=(8, 8), batch=17))},
             "sac.batch 16, not 17",
         ),
         ({"options": {"world_seed": 1, "distractors": 1}}, "options"),

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from cbm.abstraction.dynamics import JointDynamics
-from cbm.agents.sac import Agent, Sample
+from cbm.agents.base import Sample
+from cbm.agents.sac import Sac
 from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.graph import CausalGraph
@@ -71,19 +72,19 @@ def test_rewards_are_each_tasks_own(shared: bool, tmp_path: Path, monkeypatch: p
     world: Any = make_world("contact")
     seen: dict[str, list[Sample]] = {"pick": [], "stack": []}
     agents: dict[int, str] = {}
-    update = Agent.update
+    update = Sac.update
     improve = Learner.improve
 
     def spy_improve(self: Learner, replay: Replay, step: int) -> None:
         agents[id(self.agent)] = self.task
         improve(self, replay, step)
 
-    def spy(self: Agent, sample: Sample) -> dict[str, float]:
+    def spy(self: Sac, sample: Sample) -> dict[str, float]:
         seen[agents[id(self)]].append(sample)
         return update(self, sample)
 
     monkeypatch.setattr(Learner, "improve", spy_improve)
-    monkeypatch.setattr(Agent, "update", spy)
+    monkeypatch.setattr(Sac, "update", spy)
     plan = replace(_plan(settings={"share_data": shared}), method="oracle")
     learn(plan, tmp_path)
     rows = {}

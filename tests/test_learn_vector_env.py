@@ -206,3 +206,11 @@ def test_oracle_reads_the_papers_graph_and_markers_distract() -> None:
     needed = oracle(task_env, "pick")
     assert needed is not None and np.flatnonzero(needed).tolist() == list(range(17))
     assert distractors(task_env.factors).sum() == 9 + 4
+
+
+def test_variables_of_gymnasium_have_names() -> None:
+    named = make_task_env("gymnasium:Pendulum-v1", {"names": ["cos", "sin", "speed"]})
+    assert named.factors.names == ("cos", "sin", "speed")
+    assert make_task_env("gymnasium:Pendulum-v1").factors.names == ("obs_0", "obs_1", "obs_2")
+    with pytest.raises(DataError, match="gymnasium:Pendulum-v1: 2 names for 3 variables"):
+        make_task_env("gymnasium:Pendulum-v1", {"names": ["cos", "sin"]})

@@ -13,8 +13,9 @@ import torch
 from cbm.abstraction.cbm import LearnedRewards
 from cbm.abstraction.dynamics import FrozenDynamics, JointDynamics, joint_settings
 from cbm.abstraction.hysteresis import Hysteresis
-from cbm.abstraction.method import METHODS, Method, make_method
+from cbm.abstraction.method import Method, Setup, make_method
 from cbm.abstraction.oracle import true_graph
+from cbm.abstraction.table import METHODS
 from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 from cbm.discovery.models.base import TrunkModel
@@ -56,7 +57,8 @@ def _truth(rewards: bool = True) -> CausalGraph:
 
 def _method(name: str, task: str = "cross", **setup: object) -> Method:
     setup = {"factors": LIGHT.factors, "dynamics": FrozenDynamics(_truth()), "rewards": "run"} | setup
-    return make_method(name, task=task, **setup)  # type: ignore[arg-type]
+    options = setup.pop("options", None)
+    return make_method(name, Setup(task=task, **setup), options)  # type: ignore[arg-type]
 
 
 def _kept(method: Method) -> set[str]:

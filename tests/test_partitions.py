@@ -12,10 +12,11 @@ import torch
 
 from benchmarks.partitions import Options, measure
 from cbm.abstraction import denoised, tia
-from cbm.abstraction.method import make_method
-from cbm.abstraction.partition import Partition, PartitionSettings
+from cbm.abstraction.method import Setup, make_method
+from cbm.abstraction.partition import Partition
 from cbm.abstraction.partitioned import PartitionMethod
 from cbm.abstraction.restricted import RestrictedDynamics
+from cbm.abstraction.table import PartitionSettings, method_options
 from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 from cbm.discovery.tensor_dataset import dynamics_dataset
@@ -24,7 +25,7 @@ from cbm.errors import DataError
 LENGTH = 50
 SMALL: dict[str, Any] = {"warm_up": 200, "anneal": 300, "width": 64, "batch": 64, "inner_steps": 2}
 KINDS: dict[str, type[tia.Tia] | type[denoised.Denoised]] = {"tia": tia.Tia, "denoised": denoised.Denoised}
-DEFAULTS = {"tia": tia.default_settings(), "denoised": denoised.default_settings()}
+DEFAULTS: dict[str, Any] = {name: method_options(name, {}) for name in KINDS}
 
 
 @dataclass
@@ -213,7 +214,7 @@ def test_resume_is_exact(kind: str) -> None:
 
 def test_before_anything_is_learned_there_is_little_to_store() -> None:
     data = world(0, rows=500)
-    method, other = (tia.Tia(data.factors, "go", 0) for _ in range(2))
+    method, other = (tia.Tia(data.factors, "go", 0, PartitionSettings()) for _ in range(2))
     other.restore(method.tensors())
     assert other.mask().all() and other.fitted is None
 
@@ -243,21 +244,21 @@ def test_context_and_discrete_actions_are_understood() -> None:
     ("name", "options", "message"),
     [
         ("tia", {"size_penalti": 1.0}, "did you mean 'size_penalty'"),
-        ("tia", {"selector": "loose"}, "option selector 'loose'"),
-        ("tia", {"final_temperature": 0.0}, "option final_temperature: 0.0"),
-        ("denoised", {"batch": 1.5}, "option batch: 1.5 is not a whole number"),
-        ("denoised", {"z_inputs": "all"}, "option z_inputs 'all'"),
+        ("tia", {"selector": "loose"}, "selector must be one of attached, detached, got 'loose'"),
+        ("tia", {"final_temperature": 0.0}, "final_temperature must be a number above 0, got 0.0"),
+        ("denoised", {"batch": 1.5}, "method 'denoised': setting batch must be a whole number"),
+        ("denoised", {"z_inputs": "all"}, "z_inputs must be one of original, own"),
     ],
 )
 def test_bad_options(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        make_method(name, factors=world(0, rows=500).factors, task="go", options=options)
+        make_method(name, Setup(world(0, rows=500).factors, "go"), options)
 
 
 def test_a_missing_reward_is_named() -> None:
     data = world(0, rows=500)
     with pytest.raises(DataError, match="no reward 'stop'"):
-        tia.Tia(data.factors, "stop").learn(Log(data), 1)
+        tia.Tia(data.factors, "stop", 0, PartitionSettings()).learn(Log(data), 1)
 
 
 def test_the_measurement_on_the_contact_world_runs() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cbm.discovery.measure import _inside, cluster_stderr
+from cbm.discovery.evidence import nats_lost
+from cbm.discovery.measure import _inside
 from cbm.discovery.refit import Refits, Rows, Structure
 from cbm.discovery.settings import FLOOR
 from cbm.discovery.trees import Trees
@@ -118,14 +119,24 @@ def test_trees_leave_out_what_is_hidden(x: np.ndarray) -> None:
 
 
 def test_errors_are_those_of_clusters() -> None:
-    """Rows that repeat each other tenfold say no more than one of them; the formula written out."""
+    """Rows that repeat each other tenfold say no more than one of them; near the truth, the error of a log-ratio."""
     rng = np.random.default_rng(9)
-    values = rng.normal(size=300)
-    cluster = np.arange(300)
-    assert cluster_stderr(values, cluster) == pytest.approx(values.std(ddof=1) / np.sqrt(300))
-    repeated = np.repeat(values, 10)
-    assert cluster_stderr(repeated, np.repeat(cluster, 10)) == pytest.approx(values.std(ddof=1) / np.sqrt(300))
-    assert cluster_stderr(repeated, np.arange(3000)) < 0.4 * cluster_stderr(values, cluster)
+    full, without = rng.chisquare(3, 300), 1.5 * rng.chisquare(3, 300)
+    nats, error = nats_lost(full, without, np.arange(300))
+    assert nats == pytest.approx(0.5 * np.log(without.mean() / full.mean()))
+    linear = 0.5 * (without / without.mean() - full / full.mean())
+    assert error == pytest.approx(linear.std(ddof=1) / np.sqrt(300), rel=0.02)
+    more, less = np.repeat(full, 10), np.repeat(without, 10)
+    assert nats_lost(more, less, np.repeat(np.arange(300), 10))[1] == pytest.approx(error)
+    assert nats_lost(more, less, np.arange(3000))[1] < 0.4 * error
+
+
+def test_what_one_episode_says_is_no_finding() -> None:
+    """Both models are exact but for one episode, in which one is better: nobody knows what the next one would say."""
+    full, without = np.full(5000, 1e-12), np.full(5000, 1e-12)
+    full[:50], without[:50] = 1e-4, 1e-2
+    nats, error = nats_lost(full, without, np.arange(5000) // 50)
+    assert nats > 2 and error > nats / 2
 
 
 # Stand-ins
@@ -196,3 +207,19 @@ def test_few_rows_outside_what_was_fitted_are_left_out_and_many_are_not() -> Non
     assert np.array_equal(rows.test, new[20:-20]) and np.array_equal(rows.kept, fit)
     drifting = _inside(x, Rows(fit[:500], fit, new))
     assert np.array_equal(drifting.test, new)
+
+
+# Limits
+
+
+def test_what_is_cut_off_at_a_limit_is_a_bend_of_a_sum() -> None:
+    """A tank that is filled by a difference of two flows: full and empty are functions of a sum."""
+    rng = np.random.default_rng(12)
+    x = rng.uniform(-1, 1, (6000, 4))
+    level = x[:, 0]
+    change = np.clip(level + 0.4 * (x[:, 1] - x[:, 2]), -1, 1) - level
+    rows = Rows(*np.split(np.arange(len(x)), [3600, 4200]))
+    owner = np.stack([np.arange(4)] * 2, 1)
+    found = [Refits(x, owner, change[:, None], [0, 1, 2, 3], rows, before=b) for b in (None, level)]
+    assert found[1].structure.bent and found[1].full.mean() < 0.6 * found[0].full.mean()
+    assert _nats(found[1], 1) > 1 and _nats(found[1], 2) > 1 and _nats(found[1], 3) < 0.02

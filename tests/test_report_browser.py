@@ -245,7 +245,7 @@ def test_doubt_is_shown(browser: Any, tmp_path: Path) -> None:
     assert browser.execute_script(texts, ".possible-table td.name") == ["block_x", "block_y", "sun"]
     words = " ".join(browser.execute_script(texts, ".possible-table")[0].split())
     assert "sun -?-> hand_x -> hand_y -> reward near" in words
-    assert "undecided: sun -> hand_x: hardly varies by itself: goes with x" in words
+    assert "undecided: sun -?-> hand_x: hardly varies by itself: goes with x" in words
     assert kept_nodes(browser) == sorted(NAMES)
     dashed = "return [...document.querySelectorAll('.node.possible')].map(node => node.dataset.name)"
     assert sorted(browser.execute_script(dashed)) == ["block_x", "block_y", "sun"]

@@ -182,7 +182,7 @@ def test_keyboard_interrupt_saves_and_goes_on(data: Transitions, reference: Path
         _discover(data, tmp_path, _stopper("measuring", 2, KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         _discover(data, tmp_path, _stopper("prediction", 2, KeyboardInterrupt))
-    saved = checkpoint_module.Checkpoint(tmp_path / "checkpoint" / "state.safetensors")
+    saved = checkpoint_module.Checkpoint(tmp_path / "checkpoint")
     assert saved.notes["stage"] == "prediction" and int(saved.running["step"][0]) == 100
     _discover(data, tmp_path)
     _same(tmp_path, reference)
@@ -221,7 +221,10 @@ def test_damaged_checkpoint_starts_again(
     monkeypatch.setattr(checkpoint_module, "EVERY_SECONDS", 0.0)
     with pytest.raises(Stop):
         _discover(data, tmp_path, _stopper("prediction", 3))
-    _damage(tmp_path / "checkpoint" / "state.safetensors", damage)
+    generations = sorted((tmp_path / "checkpoint").glob("*.safetensors"))
+    assert len(generations) == 2
+    for path in generations:
+        _damage(path, damage)
     _discover(data, tmp_path)
     _same(tmp_path, reference)
 

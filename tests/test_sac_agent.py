@@ -11,12 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from tianshou.algorithm.modelfree.sac import SAC, AutoAlpha
 from tianshou.algorithm.optim import AdamOptimizerFactory
-from tianshou.data import Batch
 
-from benchmarks.sac import _linear, stock_sac, stock_update
-from cbm.agents.entropy import ScheduledAlpha, TunedAlpha
+from benchmarks.sac import Scheduled, _linear, stock_sac, stock_update
+from cbm.agents.base import Sample, Shape
 from cbm.agents.networks import Networks, limit
-from cbm.agents.sac import Agent, Sample
+from cbm.agents.sac import Sac, ScheduledAlpha, TunedAlpha
 from cbm.agents.settings import AlphaName, SacSettings
 from cbm.errors import DataError
 
@@ -27,8 +26,8 @@ VARIABLES, CONTEXT, ACTIONS = 6, 2, 3
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def make(settings: SacSettings = SETTINGS, seed: int = 0) -> Agent:
-    agent = Agent(VARIABLES, CONTEXT, ACTIONS, settings, seed, total_updates=20)
+def make(settings: SacSettings = SETTINGS, seed: int = 0) -> Sac:
+    agent = Sac(settings, Shape(VARIABLES, CONTEXT, ACTIONS, seed, total_updates=20))
     agent.normaliser.update(np.random.default_rng(3).normal(1.0, 2.0, (500, VARIABLES + CONTEXT)))
     agent.normaliser.freeze()
     return agent
@@ -48,7 +47,7 @@ def draw(seed: int, rows: int = 32) -> Sample:
 # Tianshou's numbers
 
 
-def states(agent: Agent, sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:
+def states(agent: Sac, sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:
     return agent.inputs(sample.obs, sample.context), agent.inputs(sample.next_obs, sample.next_context)
 
 
@@ -69,7 +68,7 @@ def test_equal_to_stock_tianshou(alpha: AlphaName, grad_clip: float | None, laye
     agent = make(settings)
     agent.set_mask(np.array([True, False, True, True, False, True]))
     schedule = ScheduledAlpha(0.3, settings.alpha_finish, settings.alpha_decay, 20)
-    sac: SAC = stock_sac(agent, schedule if alpha == "schedule" else None)
+    sac: SAC = stock_sac(agent, Scheduled(schedule) if alpha == "schedule" else None)
     for optimiser in (sac.policy_optim, sac.critic_optim, sac.critic2_optim):
         optimiser._max_grad_norm = grad_clip
     agent.generator.manual_seed(5)
@@ -121,16 +120,6 @@ def test_schedule_of_the_appendix() -> None:
     assert seen[0] == 0.9
     assert seen[50] == pytest.approx(0.8 * np.exp(-3.33) + 0.1)
     assert seen[100] == pytest.approx(0.8 * np.exp(-6.66) + 0.1)
-
-
-def test_as_a_policy_of_tianshou() -> None:
-    agent, sample = make(), draw(0)
-    agent.set_mask(np.arange(VARIABLES) < 3)
-    policy = agent.policy()
-    both = torch.cat((sample.obs, sample.context), 1).numpy()
-    with torch.no_grad():
-        chosen = policy(Batch(obs=both, info=None)).act.numpy()
-    np.testing.assert_allclose(chosen, agent.act(sample.obs, sample.context, deterministic=True), atol=1e-6)
 
 
 # The mask
@@ -252,7 +241,7 @@ def test_exact_continuation(tmp_path: Path, alpha: AlphaName) -> None:
     for step in range(4):
         agent.update(draw(step))
     save_file(agent.tensors(), tmp_path / "agent.safetensors")
-    other = Agent(VARIABLES, CONTEXT, ACTIONS, settings, 77, total_updates=20)
+    other = Sac(settings, Shape(VARIABLES, CONTEXT, ACTIONS, 77, total_updates=20))
     other.update(draw(0))
     other.restore(load_file(tmp_path / "agent.safetensors"))
     for step in range(4, 8):

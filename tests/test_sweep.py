@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from cbm.cli.main import main
-from cbm.errors import DataError
-from cbm.jobs.owner import Lock
+from cbm.errors import DataError, WriteError
+from cbm.runs.lock import Lock
 from cbm.sweep.grid import Inputs, cells_of, job_of, parse_seeds
 from cbm.sweep.runs import runs_in
 from cbm.sweep.tree import digest, to_arrays, to_directory
@@ -69,24 +70,26 @@ def test_bad_input_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureF
 # -- one owner ------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_owner_is_told_who_holds_it(tmp_path: Path) -> None:
-    with Lock(tmp_path, "sweep a") as lock:
-        lock.check()
-        with pytest.raises(DataError, match=f"in use by `cbm sweep a`, process {os.getpid()} on .*, since 20"):
-            Lock(tmp_path, "sweep b").take()
-    with Lock(tmp_path, "sweep b"):
-        pass
-    assert list(tmp_path.iterdir()) == []
+def test_a_second_owner_is_told_who_holds_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "s"
+    out.mkdir()
+    lock = Lock(out, "sweep a")
+    lock.take()
+    assert main(["sweep", "collect", "contact", "--steps", "3", "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert re.search(f"in use by `cbm sweep a`, process {os.getpid()} on .*, since 20", said)
+    lock.release()
+    assert list(out.iterdir()) == []
 
 
 def test_a_dead_owners_lock_is_taken_over_and_the_fenced_writer_stops(tmp_path: Path) -> None:
-    code = "import os, sys, pathlib, cbm.jobs.owner as o; o.Lock(pathlib.Path(sys.argv[1]), 'x').take(); os._exit(9)"
+    code = "import os, sys, pathlib, cbm.runs.lock as o; o.Lock(pathlib.Path(sys.argv[1]), 'x').take(); os._exit(9)"
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert (tmp_path / ".lock").exists()
     lock = Lock(tmp_path, "sweep c")
     lock.take()
     (tmp_path / ".lock").write_text('{"token": "of another one"}')  # as after a takeover from another machine
-    with pytest.raises(DataError, match="no longer belongs to this process"):
+    with pytest.raises(WriteError, match="no longer belongs to this process"):
         lock.check()
     lock.release()
     assert (tmp_path / ".lock").exists()  # it is the other's
@@ -128,7 +131,7 @@ def kill_when_started(sign: str) -> None:
                 words = (entry / "cmdline").read_bytes().decode(errors="replace") if entry.name.isdigit() else ""
             except OSError:
                 continue
-            if "cbm.sweep.child" in words and sign in words and "contact\0" in words:
+            if "cbm.cli.sweep_child" in words and sign in words and "contact\0" in words:
                 os.kill(int(entry.name), signal.SIGKILL)
                 return
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The one exception that means "your input is wrong", as opposed to "we are"."""
+"""What may go wrong without a bug: the input is wrong, or the machine could not write."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from collections.abc import Iterable
 
 class DataError(ValueError):
     """Input that cannot be used; the message names the array, the variable and the row where it can."""
+
+
+class InUseError(DataError):
+    """A run directory that belongs to another process."""
+
+
+class WriteError(RuntimeError):
+    """A file could not be written: a full disk, a quota, a broken device. Not the input's fault, and nothing is
+    removed because of it: with room again, the same command goes on."""
 
 
 def unknown_name(what: str, name: object, known: Iterable[str]) -> DataError:

@@ -25,10 +25,10 @@ class LearnedRewards:
 
     name = "cbm"
 
-    def __init__(self, dynamics: Dynamics, task: str, on: float, off: float, seed: int):
+    def __init__(self, dynamics: Dynamics, task: str, on: float, off: float, seed: int, device: str = "cpu"):
         self.dynamics, self.task = dynamics, task
         model: ModelName = "explicit" if dynamics.graph().model == "explicit" else "implicit"
-        self.reward = OnlineReward(task, reward_settings(preset("fast", model)), seed)
+        self.reward = OnlineReward(task, reward_settings(preset("fast", model)), seed, device)
         self.hysteresis = Hysteresis(on, off)
 
     def learn(self, experience: Experience, updates: int) -> dict[str, float]:
@@ -66,10 +66,9 @@ class LearnedRewards:
 
 
 def make(setup: Setup) -> Method:
-    setup.check_options("cbm")
     dynamics = setup.known_dynamics("cbm")
     if setup.rewards == "learned":
-        return LearnedRewards(dynamics, setup.task, setup.on, setup.off, setup.seed)
+        return LearnedRewards(dynamics, setup.task, setup.on, setup.off, setup.seed, setup.device)
     if not dynamics.frozen:
         raise DataError("rewards cannot come from a run when dynamics are learned jointly; learn them too")
     known = dynamics.graph().rewards

@@ -8,5 +8,4 @@ from cbm.abstraction.method import Setup
 
 def make(setup: Setup) -> GraphRule:
     """Controllable and action-relevant variables of the shared dynamics; there is no reward model."""
-    setup.check_options("cdl")
     return GraphRule("cdl", setup.known_dynamics("cdl"))

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from cbm.abstraction.method import Setup
-from cbm.abstraction.partition import PartitionSettings
 from cbm.abstraction.partitioned import Fitted, PartitionMethod, Pool
 from cbm.abstraction.restricted import Views
+from cbm.abstraction.table import PartitionSettings
 from cbm.data.factors import Factors
 
 X, Y, Z = 0, 1, 2
@@ -35,10 +35,8 @@ class Denoised(PartitionMethod):
     name = "denoised"
 
     def __init__(
-        self, factors: Factors, task: str, seed: int = 0, settings: PartitionSettings | None = None,
-        on: float = 1.0, off: float = 1.0,
-    ):  # fmt: skip
-        settings = settings or default_settings()
+        self, factors: Factors, task: str, seed: int, settings: PartitionSettings, on: float = 1.0, off: float = 1.0
+    ):
         super().__init__(factors, task, seed, settings, VIEWS[settings.z_inputs], START, on, off)
 
     def reward_terms(self, fitted: Fitted, pool: Pool, index: Tensor, members: Tensor) -> dict[str, Tensor]:
@@ -52,10 +50,6 @@ class Denoised(PartitionMethod):
         return torch.as_tensor(settings.size_penalty * (members[..., X] + settings.y_share * members[..., Y]))
 
 
-def default_settings() -> PartitionSettings:
-    return PartitionSettings(size_penalty=0.05)
-
-
 def make(setup: Setup) -> Denoised:
-    settings = PartitionSettings.from_options("denoised", setup.options, size_penalty=0.05)
-    return Denoised(setup.factors, setup.task, setup.seed, settings, setup.on, setup.off)
+    assert isinstance(setup.options, PartitionSettings)
+    return Denoised(setup.factors, setup.task, setup.seed, setup.options, setup.on, setup.off)

@@ -74,11 +74,12 @@ class JointDynamics:
         off: float = 0.6,
         weakest: float = 0.0,
         last_action: bool = False,
+        device: str = "cpu",
     ):
         """`last_action`: models see it beside the action, so that what only repeats it is no cause."""
         self.last_action = last_action
         self.weakest = np.where(np.eye(len(factors), len(factors) + 1, dtype=bool), 0.0, weakest)
-        self.online = OnlineDiscovery(None, settings or joint_settings(), seed, factors=factors)
+        self.online = OnlineDiscovery(None, settings or joint_settings(), seed, factors=factors, device=device)
         self.hysteresis = Hysteresis(on, off)
 
     def learn(self, experience: Experience, updates: int) -> dict[str, float]:

@@ -34,5 +34,4 @@ class Fixed:
 
 
 def make(setup: Setup) -> Fixed:
-    setup.check_options("full")
     return Fixed("full", np.ones(len(setup.factors), bool))

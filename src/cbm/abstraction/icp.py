@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbm.abstraction.invariance import Inputs, Regression, Verdict, invariant_parents
+from cbm.abstraction.invariance import Inputs, Verdict, invariant_parents
 from cbm.abstraction.method import Experience, Setup
+from cbm.abstraction.table import SMALLEST, IcpSettings
 from cbm.data.factors import Factors
 from cbm.data.transitions import Transitions
 from cbm.discovery.targets import action_columns, change
@@ -23,13 +24,10 @@ from cbm.graph import CausalGraph
 
 Environments = Callable[[Transitions], np.ndarray]
 """The environment of each row, (T,) labels."""
-SMALLEST = 20  # rows that an environment must have
 
 
 def consecutive_blocks(count: int) -> Environments:
     """Episodes in their order, cut into `count` parts: in a run of learning, early behaviour and late."""
-    if not isinstance(count, int) or isinstance(count, bool) or count < 2:
-        raise DataError(f"option environments: {count!r} is not a whole number of at least 2")
 
     def labels(data: Transitions) -> np.ndarray:
         names, rank = np.unique(data.episode, return_inverse=True)
@@ -55,16 +53,13 @@ class Icp:
     name = "icp"
 
     def __init__(
-        self, factors: Factors, task: str, seed: int = 0, environments: Environments | None = None,
-        level: float = 0.05, candidates: int = 8, rows: int = 4000, regression: Regression = "linear",
+        self, factors: Factors, task: str, seed: int = 0, settings: IcpSettings | None = None,
+        environments: Environments | None = None,
     ):  # fmt: skip
-        if not 0 < level < 1:
-            raise DataError(f"option level: {level!r} does not lie between 0 and 1")
-        if candidates < 1 or candidates > 16 or rows < 2 * SMALLEST:
-            raise DataError(f"icp needs 1 to 16 candidates and at least {2 * SMALLEST} rows, not {candidates}, {rows}")
+        """`environments`: in place of those that the settings say."""
         self.factors, self.task, self.seed = factors, task, seed
-        self.environments = environments or consecutive_blocks(2)
-        self.level, self.candidates, self.rows, self.regression = level, candidates, rows, regression
+        self.settings = settings or IcpSettings()
+        self.environments = environments or consecutive_blocks(self.settings.environments)
         self.found = np.zeros(len(factors), bool)
         self.calls = 0
 
@@ -76,7 +71,7 @@ class Icp:
         labels = np.asarray(self.environments(data))
         rng = np.random.default_rng([self.seed, 32, self.calls])
         self.calls += 1
-        pick = np.sort(rng.choice(len(data), min(self.rows, len(data)), replace=False))
+        pick = np.sort(rng.choice(len(data), min(self.settings.rows, len(data)), replace=False))
         data, labels = data.select(pick), labels[pick]
         counts = np.unique(labels, return_counts=True)[1]
         self.found = np.zeros(len(self.factors), bool)
@@ -111,8 +106,8 @@ class Icp:
         return Inputs(_scaled(columns), np.array([*range(states.shape[1]), *angles]), _scaled(always), environment)
 
     def _parents(self, inputs: Inputs, target: np.ndarray) -> Verdict:
-        level = self.level / len(self.factors)
-        return invariant_parents(inputs, _scaled(target), level, self.candidates, self.regression, self.seed)
+        settings, level = self.settings, self.settings.level / len(self.factors)
+        return invariant_parents(inputs, _scaled(target), level, settings.candidates, settings.regression, self.seed)
 
     def mask(self) -> np.ndarray:
         """What was found; everything where that is nothing."""
@@ -142,7 +137,5 @@ def _scaled(columns: np.ndarray) -> np.ndarray:
 
 
 def make(setup: Setup) -> Icp:
-    setup.check_options("icp", ("environments", "level", "candidates", "rows", "regression"))
-    options = dict(setup.options)
-    environments = consecutive_blocks(options.pop("environments", 2))
-    return Icp(setup.factors, setup.task, setup.seed, environments, **options)
+    assert isinstance(setup.options, IcpSettings)
+    return Icp(setup.factors, setup.task, setup.seed, setup.options)

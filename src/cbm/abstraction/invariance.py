@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 from scipy import special
 
-from cbm.errors import unknown_name
+from cbm.abstraction.table import Regression
 
-Regression = Literal["linear", "random-features"]
 FEATURES = 80  # random features of the nonlinear regression
 RIDGE = 1e-6  # relative; keeps the solution defined when inputs repeat each other
 EXACT = 1e-9  # a set that explains all but this share of the variance passes: nothing is left that could vary
@@ -59,8 +57,6 @@ def invariant_parents(
     inputs: Inputs, target: np.ndarray, level: float, most: int, regression: Regression = "linear", seed: int = 0
 ) -> Verdict:
     """Causes of `target` among the candidates, of which the `most` that explain it best, at most, are searched."""
-    if regression not in get_args(Regression):
-        raise unknown_name("option regression", regression, get_args(Regression))
     model = Model(inputs, None if regression == "linear" else np.random.default_rng([seed, 31]))
     return search(model, target, preselect(model, target, most), level)
 

@@ -1,4 +1,4 @@
-"""What every method of choosing a policy's variables can do, and the table of methods.
+"""What every method of choosing a policy's variables can do; `table.py` lists the methods.
 
 A method looks at the experience now and then, and has at any time a mask over the d state variables. Its module is
 imported when the method is made: each has a function `make(setup) -> Method`. No torch is imported here.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 
 import numpy as np
 
+from cbm.abstraction.table import Options, method_options
 from cbm.data.factors import Factors
 from cbm.data.transitions import Transitions
 from cbm.errors import DataError, unknown_name
@@ -21,17 +22,6 @@ from cbm.graph.checks import check_same_names
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-METHODS = {
-    "cbm": "cbm.abstraction.cbm",
-    "cdl": "cbm.abstraction.cdl",
-    "tia": "cbm.abstraction.tia",
-    "denoised": "cbm.abstraction.denoised",
-    "icp": "cbm.abstraction.icp",
-    "oracle": "cbm.abstraction.oracle",
-    "full": "cbm.abstraction.full",
-}
-"""Module of each method, by the name on the command line."""
 
 Rewards = Literal["run", "learned"]
 """Where a reward's parents come from: the run that the dynamics come from, or a model learned beside the policy."""
@@ -112,8 +102,10 @@ class Setup:
     """(d, d+1) the world's true graph; for the oracle only."""
     truth_reward: np.ndarray | None = None
     """(d,) the true parents of the task's reward; for the oracle only."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Of single methods; each checks its own with `check_options`."""
+    options: Options | None = None
+    """The record of the method's own options, as the table says; None for methods that have none."""
+    device: str = "cpu"
+    """Where networks compute that are learned beside the policy."""
 
     def known_dynamics(self, method: str) -> Dynamics:
         if self.dynamics is None:
@@ -121,36 +113,13 @@ class Setup:
         check_same_names(self.dynamics.graph().variables, self.factors.names)
         return self.dynamics
 
-    def check_options(self, method: str, known: tuple[str, ...] = ()) -> None:
-        for option in self.options:
-            if option not in known:
-                raise unknown_name(f"method {method!r}: unknown option", option, known)
 
-
-def make_method(
-    name: str,
-    *,
-    factors: Factors,
-    task: str,
-    context_names: tuple[str, ...] = (),
-    dynamics: Dynamics | None = None,
-    rewards: Rewards = "learned",
-    on: float = 1.0,
-    off: float = 0.6,
-    seed: int = 0,
-    truth: np.ndarray | None = None,
-    truth_reward: np.ndarray | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Method:
-    """A method by its name; tasks share dynamics when they are given the same object."""
-    if name not in METHODS:
-        raise unknown_name("unknown method", name, METHODS)
-    if rewards not in get_args(Rewards):
-        raise unknown_name("unknown source of rewards", rewards, get_args(Rewards))
-    if not 0 < off <= on:
-        raise DataError(f"the thresholds must satisfy 0 < off <= on, got on={on:g} and off={off:g}")
-    setup = Setup(
-        factors, task, tuple(context_names), dynamics, rewards, on, off, seed, truth, truth_reward, dict(options or {})
-    )
-    module = importlib.import_module(METHODS[name])
-    return cast(Method, module.make(setup))
+def make_method(name: str, setup: Setup, options: Mapping[str, Any] | None = None) -> Method:
+    """A method by its name, with its options by theirs; tasks share dynamics when they are given the same object."""
+    chosen = method_options(name, options or {})
+    if setup.rewards not in get_args(Rewards):
+        raise unknown_name("unknown source of rewards", setup.rewards, get_args(Rewards))
+    if not 0 < setup.off <= setup.on:
+        raise DataError(f"the thresholds must satisfy 0 < off <= on, got on={setup.on:g} and off={setup.off:g}")
+    module = importlib.import_module(f"cbm.abstraction.{name}")
+    return cast(Method, module.make(replace(setup, options=chosen)))

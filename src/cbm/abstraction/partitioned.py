@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from cbm.abstraction.method import Experience
-from cbm.abstraction.partition import Partition, PartitionSettings
+from cbm.abstraction.partition import Partition
 from cbm.abstraction.restricted import RestrictedDynamics, RewardHead, Views
+from cbm.abstraction.table import PartitionSettings
 from cbm.data.factors import Factors
 from cbm.data.transitions import Transitions
 from cbm.discovery.models.warm_start import warm_start

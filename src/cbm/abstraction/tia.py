@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from cbm.abstraction.method import Setup
-from cbm.abstraction.partition import PartitionSettings
 from cbm.abstraction.partitioned import Fitted, PartitionMethod, Pool
 from cbm.abstraction.restricted import Views
+from cbm.abstraction.table import PartitionSettings
 from cbm.data.factors import Factors
 
 RELEVANT, IRRELEVANT = 0, 1
@@ -25,10 +25,9 @@ class Tia(PartitionMethod):
     name = "tia"
 
     def __init__(
-        self, factors: Factors, task: str, seed: int = 0, settings: PartitionSettings | None = None,
-        on: float = 1.0, off: float = 1.0,
-    ):  # fmt: skip
-        super().__init__(factors, task, seed, settings or default_settings(), VIEWS, (0.5, 0.5), on, off)
+        self, factors: Factors, task: str, seed: int, settings: PartitionSettings, on: float = 1.0, off: float = 1.0
+    ):
+        super().__init__(factors, task, seed, settings, VIEWS, (0.5, 0.5), on, off)
 
     def trained_heads(self, heads: nn.ModuleList) -> dict[str, list[nn.Parameter]]:
         return {"adversary": list(heads[IRRELEVANT].parameters())}
@@ -73,10 +72,6 @@ def _error(fitted: Fitted, pool: Pool, index: Tensor, members: Tensor, part: int
     return torch.as_tensor((predicted - pool.reward[index]).abs())
 
 
-def default_settings() -> PartitionSettings:
-    return PartitionSettings()
-
-
 def make(setup: Setup) -> Tia:
-    settings = PartitionSettings.from_options("tia", setup.options)
-    return Tia(setup.factors, setup.task, setup.seed, settings, setup.on, setup.off)
+    assert isinstance(setup.options, PartitionSettings)
+    return Tia(setup.factors, setup.task, setup.seed, setup.options, setup.on, setup.off)

@@ -1,4 +1,4 @@
-"""Agents that learn a policy on a masked state.
+"""Agents that learn a policy on a masked state: `base` says what an agent is, `settings` lists them.
 
-Nothing is imported here, so that `cbm.agents.settings` can be read without torch or Tianshou.
+Nothing is imported here, so that `cbm.agents.settings` can be read without torch.
 """

@@ -1,6 +1,6 @@
-"""Several networks of one shape in one batched pass: the twin critics are two of them, the actor is one.
+"""Several networks of one shape in one batched pass: the twin critics are two of them, an actor is one.
 
-Also here: the actor's squashed Gaussian, and Adam with a limit on the gradient of each network.
+Also here: Adam with a limit on the gradient of each network, and targets that follow.
 """
 
 from __future__ import annotations
@@ -13,11 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-LOG_SIGMA = (-20.0, 2.0)
-"""Limits of the logarithm of the policy's standard deviation, Tianshou's."""
-EPSILON = 2.0**-23
-"""Added to 1 - tanh², Tianshou's (the rounding unit of 32 bits)."""
-
 
 class Networks(nn.Module):
     """`count` multilayer perceptrons with ReLU, `sizes` from inputs to outputs; weights are stacked.
@@ -25,21 +20,24 @@ class Networks(nn.Module):
     `normalised`: before each ReLU, the units of a layer get mean 0 and variance 1 in every row.
     """
 
-    def __init__(self, count: int, sizes: Sequence[int], generator: torch.Generator, normalised: bool = False):
+    def __init__(
+        self, count: int, sizes: Sequence[int], generator: torch.Generator, normalised: bool = False,
+        device: torch.device | None = None,
+    ):  # fmt: skip
         super().__init__()
         self.normalised = normalised
         layers = list(itertools.pairwise(sizes))
-        self.weights = nn.ParameterList(torch.empty(count, n, m) for n, m in layers)
-        self.biases = nn.ParameterList(torch.empty(count, 1, m) for _, m in layers)
+        self.weights = nn.ParameterList(torch.empty(count, n, m, device=device) for n, m in layers)
+        self.biases = nn.ParameterList(torch.empty(count, 1, m, device=device) for _, m in layers)
         self.initialise(generator)
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator) -> None:
-        """New weights in place, distributed as those of `torch.nn.Linear`."""
+        """New weights in place, distributed as those of `torch.nn.Linear`; drawn on the CPU, as the generator is."""
         for weight, bias in zip(self.weights, self.biases):
             bound = 1 / math.sqrt(weight.shape[1])
-            weight.uniform_(-bound, bound, generator=generator)
-            bias.uniform_(-bound, bound, generator=generator)
+            for parameter in (weight, bias):
+                parameter.copy_(torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator))
 
     def outputs(self, x: Tensor) -> Tensor:
         """(B, inputs) in, (count, B, outputs) out."""
@@ -58,32 +56,14 @@ class Critics(Networks):
     """Q1 and Q2."""
 
     def __init__(
-        self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator, normalised: bool = False
-    ):
-        super().__init__(2, (inputs + actions, *hidden, 1), generator, normalised)
+        self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator, device: torch.device,
+        normalised: bool = False,
+    ):  # fmt: skip
+        super().__init__(2, (inputs + actions, *hidden, 1), generator, normalised, device)
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
         """(2, B) values of (B, inputs) states and (B, actions) actions."""
         return self.outputs(torch.cat((state, action), 1)).squeeze(2)
-
-
-class Actor(Networks):
-    """A Gaussian whose mean and spread depend on the state, squashed into (-1, 1) by tanh."""
-
-    def __init__(self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator):
-        super().__init__(1, (inputs, *hidden, 2 * actions), generator)
-
-    def gaussian(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, actions) means and logarithms of the standard deviations, before squashing."""
-        mean, log_sigma = self.outputs(state)[0].chunk(2, 1)
-        return mean, log_sigma.clamp(*LOG_SIGMA)
-
-    def sample(self, state: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, actions) actions made from standard normal `noise`, and the (B,) logarithms of their densities."""
-        mean, log_sigma = self.gaussian(state)
-        action = torch.tanh(mean + log_sigma.exp() * noise)
-        normal = -0.5 * noise.pow(2) - log_sigma - 0.5 * math.log(2 * math.pi)
-        return action, (normal - torch.log(1 - action.pow(2) + EPSILON)).sum(1)
 
 
 class Optimiser:
@@ -98,7 +78,7 @@ class Optimiser:
     def reset(self) -> None:
         for parameter in self.parameters:
             moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-            self.adam.state[parameter] = {"step": torch.tensor(0.0), **moments}
+            self.adam.state[parameter] = {"step": torch.zeros((), device=parameter.device), **moments}
 
     def step(self, loss: Tensor) -> None:
         gradients = torch.autograd.grad(loss, self.parameters)  # of these networks only, whatever else was used
@@ -112,6 +92,13 @@ class Optimiser:
         """The live moments, not copies."""
         states = enumerate(self.adam.state[parameter] for parameter in self.parameters)
         return {f"{k}.{name}": tensor for k, state in states for name, tensor in state.items()}
+
+
+@torch.no_grad()
+def follow(target: Networks, source: Networks, share: float) -> None:
+    """Move a target's weights by this share towards those of its source."""
+    for late, parameter in zip(target.parameters(), source.parameters()):
+        late.lerp_(parameter, share)
 
 
 def limit(gradients: Sequence[Tensor], longest: float) -> None:

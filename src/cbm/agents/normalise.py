@@ -20,8 +20,8 @@ class Normaliser:
     has learned keeps its meaning.
     """
 
-    def __init__(self, size: int, clip: float = 5.0):
-        self.size, self.clip, self.frozen = size, clip, False
+    def __init__(self, size: int, clip: float = 5.0, device: torch.device | str = "cpu"):
+        self.size, self.clip, self.frozen, self.device = size, clip, False, device
         self._count = 0
         self._mean: NDArray[np.float64] = np.zeros(size)
         self._squares: NDArray[np.float64] = np.zeros(size)  # sum of squared deviations from the mean
@@ -45,12 +45,12 @@ class Normaliser:
         self.frozen = True
 
     def _prepare(self) -> None:
-        """What a call needs, in 32 bits."""
+        """What a call needs, in 32 bits and where the rows are."""
         spread = np.sqrt(self._squares / max(self._count, 1))
         varies = spread > _CONSTANT * np.abs(self._mean)
         scale = np.divide(1.0, spread, out=np.zeros(self.size), where=varies) if self._count else np.ones(self.size)
-        self._centre = torch.from_numpy(self._mean.astype(np.float32))
-        self._scale = torch.from_numpy(scale.astype(np.float32))
+        self._centre = torch.from_numpy(self._mean.astype(np.float32)).to(self.device)
+        self._scale = torch.from_numpy(scale.astype(np.float32)).to(self.device)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """(n, size) in, (n, size) out."""
@@ -66,6 +66,6 @@ class Normaliser:
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         self._count, self.frozen = int(tensors["count"]), bool(tensors["frozen"])
-        self._mean = tensors["mean"].numpy().copy()
-        self._squares = tensors["squares"].numpy().copy()
+        self._mean = tensors["mean"].cpu().numpy().copy()
+        self._squares = tensors["squares"].cpu().numpy().copy()
         self._prepare()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 import os
 import re
 import textwrap
@@ -15,7 +14,10 @@ from typing import Annotated, Any, TypeVar
 import tyro
 from tyro.conf import DisallowNone, FlagCreatePairsOff, Positional, PositionalMetavarFromFieldName, arg
 
+from cbm.checks import is_number
+from cbm.cli.config_file import config_path, defaults_from, with_config, write_config
 from cbm.errors import DataError
+from cbm.runs.trackers import TrackerName
 
 # An option that may be left out: its help says what happens then, better than "(default: None)" would.
 _said = arg(help_behavior_hint="")
@@ -25,13 +27,41 @@ MaybeInt = Annotated[int | None, _said]
 MaybePath = Annotated[Path | None, _said]
 MaybeText = Annotated[str | None, _said]
 Paths = Annotated[Positional[tuple[Path, ...]], _said]
+MaybeTracker = Annotated[TrackerName | None, _said]
+
+Device = Annotated[
+    str,
+    arg(
+        metavar="auto|cpu|cuda[:N]",
+        help="Where networks compute. cpu: the reference, and faster for small networks. cuda: a GPU, the first or "
+        "number N. auto: a GPU where there is one. A run may go on with another device.",
+    ),
+]
 
 T = TypeVar("T")
 
 
 def parse(options: type[T], arguments: list[str], command: str) -> T:
-    """The options in these arguments; a DataError says what is wrong with them, --help ends the program."""
+    """The options in these arguments; a DataError says what is wrong with them, --help ends the program.
+
+    `--config FILE` gives options that the arguments leave out, `--save-config FILE` writes them all.
+    """
+    extended = with_config(options)
+    path = config_path(arguments)
+    default = None if path is None else defaults_from(extended, path, arguments, command)
+    parsed: Any = _parse(extended, arguments, command, default)
+    if parsed.save_config is not None:
+        write_config(parsed, parsed.save_config, command)
+    result: T = parsed
+    return result
+
+
+CONF = (FlagCreatePairsOff, PositionalMetavarFromFieldName, DisallowNone)
+
+
+def _parse(options: type[T], arguments: list[str], command: str, default: T | None) -> T:
     errors = io.StringIO()
+    more: dict[str, Any] = {} if default is None else {"default": default}
     for_help = "-h" in arguments or "--help" in arguments
     try:
         with contextlib.redirect_stderr(errors), contextlib.nullcontext() if for_help else _wide():
@@ -39,7 +69,8 @@ def parse(options: type[T], arguments: list[str], command: str) -> T:
                 options,
                 args=arguments,
                 prog=f"cbm {command}",
-                config=(FlagCreatePairsOff, PositionalMetavarFromFieldName, DisallowNone),
+                config=CONF,
+                **more,
             )
     except SystemExit as stop:
         if stop.code in (0, None):
@@ -105,8 +136,9 @@ def at_least(name: str, value: float | None, low: float, *, above: bool = False)
     """Refuse a number below `low` (or equal to it, with `above`), and one that is none."""
     if value is None:
         return
-    if not math.isfinite(value) or value < low or (above and value == low):
-        raise DataError(f"{name}: must be {'more than' if above else 'at least'} {low:g}, not {value:g}")
+    if not is_number(value) or value < low or (above and value == low):
+        shown = f"{value!r:.40}" if isinstance(value, int) else f"{value:g}"
+        raise DataError(f"{name}: must be {'more than' if above else 'at least'} {low:g}, not {shown}")
 
 
 def check_seed(value: int | None, name: str = "--seed") -> None:

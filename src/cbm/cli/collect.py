@@ -14,9 +14,10 @@ from tyro.conf import Positional
 
 from cbm.cli.arguments import Flag, MaybeInt, MaybeText, at_least, check_seed, parse
 from cbm.cli.console import Stages, duration, heading, plural, print_json, show, show_table
+from cbm.cli.pairs import Pairs
 from cbm.cli.paths import check_file, made_directory
 from cbm.cli.variable_names import by_group, compact
-from cbm.cli.world_options import WorldOptions, recipe
+from cbm.cli.world_options import recipe
 from cbm.data.readers import SUFFIXES
 from cbm.data.validate import MIN_ROWS
 from cbm.envs.world import check_policy
@@ -61,7 +62,7 @@ class Options:
     """Give every variable its own scale and offset, as sensors do."""
     world_seed: MaybeInt = None
     """Seed of the world itself (which distractor follows which part of the action). Left out: 0."""
-    option: WorldOptions = ()
+    option: Pairs = ()
     """Any other option of the world; may be repeated."""
     workers: MaybeInt = None
     """Processes that simulate, for worlds that are slow enough to need them. Left out: one for each core."""

@@ -52,6 +52,11 @@ def show(text: str = "", style: str | None = None) -> None:
     stdout().print(_printable(text), style=style)
 
 
+def warn(text: str) -> None:
+    """One line beside the result: something that is no error, and that may explain what is found."""
+    print(f"cbm: {_printable(' '.join(text.split()))}", file=sys.stderr)
+
+
 def heading(text: str) -> None:
     show(text, style="bold")
 
@@ -92,6 +97,13 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if rest else f"{minutes} min"
 
 
+def so_far(elapsed: float, spent: float, done: float, rest: float) -> str:
+    """2 min so far, about 3 min left of this: `rest` takes as long for each part as what was `done` in `spent`."""
+    if done < 0.02:
+        return f"{duration(elapsed)} so far"
+    return f"{duration(elapsed)} so far, about {duration(spent * rest / done)} left of this"
+
+
 def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
@@ -116,9 +128,10 @@ class Stages:
         self.bars: Bars | None = None
         self.tasks: dict[str, TaskID] = {}
         self.started = self.last_line = time.monotonic()
+        self.stage, self.stage_started, self.stage_from = "", self.started, 0.0
 
     def __enter__(self) -> Stages:
-        self.started = self.last_line = time.monotonic()
+        self.started = self.last_line = self.stage_started = time.monotonic()
         if on_terminal() and not self.quiet:
             self.bars = _bars()
             self.bars.start()
@@ -135,12 +148,19 @@ class Stages:
 
     def __call__(self, stage: str, fraction: float) -> None:
         title = self.titles.get(stage, stage)
+        if stage != self.stage:
+            self.stage, self.stage_started, self.stage_from = stage, time.monotonic(), fraction
         if self.bars is not None:
             self._draw(self.bars, stage, title, fraction)
         elif not self.quiet and time.monotonic() - self.last_line >= LINE_EVERY:
             self.last_line = time.monotonic()
-            elapsed = duration(self.last_line - self.started)
-            print(f"{title}: {100 * fraction:.0f} % ({elapsed} so far)", file=sys.stderr, flush=True)
+            times = so_far(
+                self.last_line - self.started,
+                self.last_line - self.stage_started,
+                fraction - self.stage_from,
+                1 - fraction,
+            )
+            print(f"{title}: {100 * fraction:.0f} % ({times})", file=sys.stderr, flush=True)
 
     def _draw(self, bars: Bars, stage: str, title: str, fraction: float) -> None:
         if stage not in self.tasks:

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
 from cbm.cli.arguments import (
+    Device,
     Flag,
     MaybeFloat,
     MaybeInt,
     MaybePath,
+    MaybeText,
+    MaybeTracker,
     at_least,
     check_seed,
     parse,
     together,
 )
-from cbm.cli.console import Stages, print_json, show
-from cbm.cli.paths import check_run, made_directory
+from cbm.cli.console import Stages, print_json, show, warn
+from cbm.cli.log_options import Columns, Missing, load, roles_of
+from cbm.cli.paths import check_run
 from cbm.cli.results import result_json, show_result
+from cbm.data.remarks import remarks
 from cbm.data.transitions import Transitions
-from cbm.discovery.settings import ModelName, Preset, Settings, preset
+from cbm.device import check_device
+from cbm.discovery.settings import ModelName, Preset, Rule, Settings, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.knowledge import Knowledge
 from cbm.jobs import check_place
+from cbm.runs.tracking import Tracking
+
+if TYPE_CHECKING:
+    from cbm.data.log import Log
 
 STAGES = {
     "screening": "looking at everything",
@@ -45,15 +56,33 @@ class Options:
 
     Example: cbm discover log.npz --out runs/mine
 
-    The log holds obs (T, d), action (T, a), next_obs (T, d) and any number of reward_NAME (T,). The command ends
-    when everything is settled. The run directory gets graph.json, report.html and all that is needed to go on after
-    an interruption: the same command again continues.
+    A table needs no renaming: cbm discover log.csv --obs 'joint_*' speed --action cmd --reward r --episode run
+    --time t --out runs/mine; `cbm check` takes the same options and shows what is understood. The command ends when
+    everything is settled. The run directory gets graph.json, report.html and all that is needed to go on after an
+    interruption: the same command again continues.
     """
 
     data: Positional[str]
-    """The log: a .npz, .csv or .parquet file, or minari:NAME for a Minari dataset on this machine."""
+    """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a LeRobot, Minari or ROS 2 directory,
+    or minari:NAME."""
     out: Path
     """Run directory, made if it does not exist."""
+    obs: Columns = ()
+    """Columns of the state: names or globs. Left out: what the format says, else every other column of numbers."""
+    action: Columns = ()
+    """Columns of the action. Left out: by their names, if only one guess is possible. So are the next three."""
+    reward: Columns = ()
+    """Columns of rewards."""
+    episode: Columns = ()
+    """Column that numbers or names the episodes; several together do so, too."""
+    time: Columns = ()
+    """Column of time: only rows one step apart are paired."""
+    missing: Missing = "drop"
+    """drop: empty cells take the pairs of rows with them that they touch. refuse: they are an error."""
+    rate: MaybeFloat = None
+    """Rows a second of a ROS 2 bag. Left out: that of the slowest topic used."""
+    reader: MaybeText = None
+    """Kind of the log, where its name does not show it: csv, parquet, arrow, lerobot, robomimic, d4rl, minari, ros."""
     model: ModelName = "implicit"
     """implicit: contrastive critics (CBM).
     explicit: Gaussian and categorical heads (CDL).
@@ -75,12 +104,13 @@ class Options:
     bootstrap: int = 0
     """Repeat everything on so many logs of resampled episodes, and say how often each edge and each variable of a
     minimal state came out. Takes as long as so many discoveries, on all cores or nodes."""
+    device: Device = "cpu"
     seed: int = 0
     """Seed of everything random."""
     knowledge: MaybePath = None
     """JSON file of edges that must be there and edges that cannot:
     {"required": [["cause", "effect"]], "forbidden": [["action", "light"]]}"""
-    rule: Annotated[Literal["calibrated", "threshold"] | None, arg(help_behavior_hint="")] = None
+    rule: Annotated[Rule | None, arg(help_behavior_hint="")] = None
     """How edges are decided.
     calibrated: thresholds from inputs that cannot matter, with an undecided zone.
     threshold: a CMI of at least --epsilon, as in the paper.
@@ -95,6 +125,8 @@ class Options:
     auto: where most rows continue another one."""
     allow_constant: Flag = False
     """Accept variables, rewards and actions that never change. Left out: they are taken for a mistake."""
+    track: MaybeTracker = None
+    """Send the numbers of the run to a tracker as well. The run goes on there when it is resumed."""
     json: Flag = False
     """Print the result as one JSON object."""
     quiet: Flag = False
@@ -105,16 +137,35 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, arguments, "discover")
     settings = _settings(options)
     check_run(options.out)
-    data = _load(options)
+    log = load(options.data, roles_of(options), options.allow_constant)
+    data = log.data
     knowledge = _knowledge(options, data)
-    budget = Budget(options.minutes, options.steps, options.workers, options.on, options.bootstrap)
-    already, graph = run_discovery(data, settings, budget, options.seed, options.out, knowledge, options.quiet)
+    for remark in remarks(data):
+        warn(remark)
+    budget = Budget(options.minutes, options.steps, options.workers, options.device, options.on, options.bootstrap)
+    opening = None if options.json else Once(lambda: _say_understood(options, log))
+    with Tracking(options.track, options.out) as tracking:
+        already, graph = run_discovery(
+            data, settings, budget, options.seed, options.out, knowledge, options.quiet, opening, tracking
+        )
     if options.json:
         print_json(result_json(graph, data, options.out, already))
         return
     if already:
         show(f"{options.out} is finished already: nothing to do. Its result:\n")
     show_result(graph, data, options.out, options.last_action == "on")
+
+
+class Once:
+    """Calls something the first time that it is called itself."""
+
+    def __init__(self, call: Callable[[], None]):
+        self.call, self.done = call, False
+
+    def __call__(self) -> None:
+        if not self.done:
+            self.done = True
+            self.call()
 
 
 @dataclass(frozen=True)
@@ -124,6 +175,7 @@ class Budget:
     minutes: float | None = None
     steps: int | None = None
     workers: int | None = None
+    device: str = "cpu"
     on: str = "local"
     bootstrap: int = 0
 
@@ -136,20 +188,34 @@ def run_discovery(
     run: Path,
     knowledge: Knowledge | None,
     quiet: bool,
+    opening: Once | None = None,
+    tracking: Tracking | None = None,
 ) -> tuple[bool, CausalGraph]:
-    """Discover with progress and write the report; also says whether the run had been finished before."""
+    """Discover with progress and write the report; also says whether the run had been finished before.
+
+    `opening` is said when work begins, so that a refusal stays one line.
+    """
     from cbm.discovery.discover import discover, lacks_bootstrap  # here, since it brings torch
     from cbm.report import write_report
 
     before = CausalGraph.load(run) if (run / "result.json").is_file() else None
     already = before is not None and before.is_settled and not lacks_bootstrap(before, budget.bootstrap)
-    with made_directory(run), Stages(STAGES, quiet) as progress:
+    opening = opening or Once(lambda: None)
+    with Stages(STAGES, quiet) as stages:
+
+        def progress(stage: str, fraction: float) -> None:
+            opening()
+            stages(stage, fraction)
+            if tracking is not None:
+                tracking()
+
         try:
             graph = discover(
                 data,
                 minutes=budget.minutes,
                 steps=budget.steps,
                 workers=budget.workers,
+                device=budget.device,
                 on=budget.on,
                 bootstrap=budget.bootstrap,
                 settings=settings,
@@ -160,6 +226,7 @@ def run_discovery(
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"the state is saved in {run}, the same command goes on from there") from None
+    opening()
     if not already or not (run / "report.html").is_file():
         write_report([run], run / "report.html")
     return already, graph
@@ -173,25 +240,28 @@ def _settings(options: Options) -> Settings:
     check_seed(options.seed)
     at_least("--epsilon", options.epsilon, 0, above=True)
     at_least("--workers", options.workers, 1)
+    check_device(options.device)
     check_place(options.on)
     at_least("--bootstrap", options.bootstrap, 0)
     settings = preset(options.preset, options.model)
-    settings = replace(settings, reward_inputs=options.reward_inputs, last_action=options.last_action)
-    if options.rule is not None:
-        settings = replace(settings, rule=options.rule)
-    if options.epsilon is not None:
-        if settings.rule == "calibrated":
-            at_least("--epsilon with the calibrated rule", options.epsilon, settings.smallest_effect)
-        settings = replace(settings, epsilon=options.epsilon)
+    named = {field.name for field in fields(Settings)} & {field.name for field in fields(Options)}  # of the same name
+    given = {name: getattr(options, name) for name in named}
+    settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
+    if options.epsilon is not None and settings.rule == "calibrated":
+        at_least("--epsilon with the calibrated rule", options.epsilon, settings.smallest_effect)
     return settings
 
 
-def _load(options: Options) -> Transitions:
-    try:
-        data = Transitions.load(options.data, allow_constant=options.allow_constant)
-    except DataError as error:
-        raise DataError(str(error).replace("set allow_constant", "pass --allow-constant")) from None
-    return data
+def _say_understood(options: Options, log: Log) -> None:
+    """The first lines of the output: how the log was read."""
+    from cbm.cli.check import show_understood
+    from cbm.data.summary import summarise
+
+    summary = summarise(log, options.data)
+    show_understood(summary)
+    for sentence in summary["warnings"]:
+        show(f"look     {sentence}")
+    show()
 
 
 def _knowledge(options: Options, data: Transitions) -> Knowledge | None:

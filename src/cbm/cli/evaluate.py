@@ -9,10 +9,10 @@ from typing import Any
 
 from tyro.conf import Positional
 
-from cbm.cli.arguments import Flag, MaybeInt, MaybePath, at_least, check_seed, parse
+from cbm.cli.arguments import Device, Flag, MaybeInt, MaybePath, at_least, check_seed, parse
 from cbm.cli.console import heading, print_json, show, show_table
 from cbm.cli.paths import check_file, made_directory
-from cbm.cli.progress import check_installed
+from cbm.device import check_device, find_device
 from cbm.errors import DataError
 from cbm.runs.files import atomic_write_text
 
@@ -46,6 +46,10 @@ class Options:
     """Seed of the episodes. Left out: that of the run, whose own evaluations they then repeat."""
     threads: int = 1
     """Processor threads."""
+    trust_world: Flag = False
+    """Make the environment of a run whose config.json names it as gymnasium:MODULE:ID. That imports the module, and
+    so runs its code: only for runs that you made yourself or trust."""
+    device: Device = "cpu"
     out: MaybePath = None
     """File to write. Left out: evaluation.json in the run directory."""
     json: Flag = False
@@ -62,7 +66,7 @@ def main(arguments: list[str]) -> None:
         raise DataError(f"{options.run}: {'is not a' if options.run.exists() else 'no such'} run directory")
     out = options.out or options.run / "evaluation.json"
     check_file(out, force=True)
-    check_installed()
+    check_device(options.device)
     result = _measured(options)
     with made_directory(out.parent):
         atomic_write_text(out, json.dumps(result, indent=1, allow_nan=False) + "\n")
@@ -79,7 +83,7 @@ def _measured(options: Options) -> dict[str, Any]:
     from cbm.learning.assess import assess, policies, predictions
 
     torch.set_num_threads(options.threads)
-    found = policies(options.run)
+    found = policies(options.run, options.trust_world, str(find_device(options.device)))
     seed = found.plan.seed if options.seed is None else options.seed
     rows = None
     tasks = assess(found, options.episodes, seed, options.ood)

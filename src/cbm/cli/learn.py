@@ -10,28 +10,47 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from cbm.agents.settings import SacSettings
-from cbm.cli.arguments import Flag, MaybeInt, MaybePath, MaybeText, at_least, check_seed, parse
+from cbm.abstraction.table import METHODS, help_text
+from cbm.agents.settings import AGENTS, as_agent
+from cbm.cli.arguments import (
+    Device,
+    Flag,
+    MaybeInt,
+    MaybePath,
+    MaybeText,
+    MaybeTracker,
+    at_least,
+    check_seed,
+    parse,
+)
 from cbm.cli.console import duration, heading, plural, print_json, show, show_table, wrapped
+from cbm.cli.pairs import Pairs, read_pairs
 from cbm.cli.paths import check_run
-from cbm.cli.progress import Watch, check_installed
+from cbm.cli.progress import Watch
 from cbm.cli.results import EXACT
 from cbm.cli.variable_names import compact
-from cbm.cli.world_options import WorldOptions, options_of
+from cbm.cli.world_options import options_of
+from cbm.device import check_device, find_device
 from cbm.errors import DataError, unknown_name
 from cbm.learning.settings import LearnSettings, preset
+from cbm.runs.tracking import Tracking
 
 if TYPE_CHECKING:
+    from cbm.learning.algorithm1 import Status
     from cbm.learning.plan import Plan
 
 Repeated = Annotated[tuple[str, ...], UseAppendAction, arg(help_behavior_hint="")]
-Overrides = Annotated[tuple[str, ...], UseAppendAction, arg(metavar="KEY=VALUE", help_behavior_hint="")]
+MethodName = Annotated[str, arg(help=f"Who chooses the variables that the policy sees.\n{help_text()}")]
+AgentName = Annotated[str, arg(help="Who learns.\n" + "\n".join(f"{k}: {row.summary}." for k, row in AGENTS.items()))]
+OWN = "; ".join(f"{name}: {', '.join(row.option_names)}" for name, row in METHODS.items() if row.options is not None)
+MethodOptions = Annotated[Pairs, arg(help=f"An option of the method; may be repeated. {OWN}.")]
+Names = Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hint="")]
 CURVE_ROWS = 8
 
 
 @dataclass(frozen=True)
 class Options:
-    """Learn policies with SAC on the variables that a method chooses (Algorithm 1 of the paper).
+    """Learn policies on the variables that a method chooses (Algorithm 1 of the paper).
 
     Example: cbm learn contact --task pick --method cbm --dynamics runs/contact --steps 100000 --out runs/pick
 
@@ -45,13 +64,8 @@ class Options:
     """Run directory, made if it does not exist."""
     task: Repeated = ()
     """What to learn; may be repeated. Left out: the world's first task."""
-    method: str = "cbm"
-    """Who chooses the variables that the policy sees.
-    cbm: those that the reward depends on, directly or through others.
-    cdl: those that the action can influence, and what these depend on.
-    tia, denoised: a learned partition of the variables.
-    icp: those whose effect on the reward is the same in all environments.
-    oracle: as the true graph says. full: all."""
+    method: MethodName = "cbm"
+    agent: AgentName = "sac"
     steps: int = 100_000
     """Steps of the environment for each task."""
     together: Flag = False
@@ -71,20 +85,25 @@ class Options:
     """laptop: minutes on one core. paper: the published table. debug: tiny, to try things out."""
     demonstrations: MaybeInt = None
     """So many scripted episodes are put into the buffer first. Left out: as the preset says."""
-    set: Overrides = ()
+    set: Pairs = ()
     """Change one number of the preset, such as gamma=0.99 or episodes=20; may be repeated."""
-    method_option: Overrides = ()
-    """An option of the method; may be repeated."""
+    method_option: MethodOptions = ()
     backend: MaybeText = None
     """What simulates the world, where there is a choice. Left out: its first one."""
     distractors: MaybeInt = None
     """So many that the action moves, and as many that it does not. Left out: as the world says."""
-    option: WorldOptions = ()
+    option: Pairs = ()
     """Any other option of the world; may be repeated."""
+    names: Names = ()
+    """Names of the variables of a gymnasium:ID environment, one for each number of its observation.
+    Left out: the keys of its observation space, or obs_0, obs_1, ..."""
     seed: int = 0
     """Seed of everything random: the same seed gives the same curve."""
     threads: int = 1
     """Processor threads. The networks are small: more than one seldom helps."""
+    device: Device = "cpu"
+    track: MaybeTracker = None
+    """Send the numbers of the run to a tracker as well. The run goes on there when it is resumed."""
     json: Flag = False
     """Print the result as one JSON object."""
     quiet: Flag = False
@@ -98,7 +117,7 @@ def main(arguments: list[str]) -> None:
     at_least("--demonstrations", options.demonstrations, 0)
     check_seed(options.seed)
     check_run(options.out)
-    check_installed()
+    check_device(options.device)
     import torch
 
     from cbm.learning.algorithm1 import learn
@@ -106,9 +125,14 @@ def main(arguments: list[str]) -> None:
     torch.set_num_threads(options.threads)
     plan = plan_from(options)
     already = (options.out / "result.json").is_file()
-    with Watch(plan.world, options.quiet) as watch:
+    with Watch(plan.world, options.quiet) as watch, Tracking(options.track, options.out) as tracking:
+
+        def progress(status: Status) -> None:
+            watch(status)
+            tracking()
+
         try:
-            result = learn(plan, options.out, watch)
+            result = learn(plan, options.out, progress)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"the same command goes on from the last checkpoint in {options.out}") from None
     if not already or not (options.out / "report.html").is_file():
@@ -140,6 +164,10 @@ def plan_from(options: Options) -> Plan:
 
     world_options = options_of(options.backend, options.distractors, options.option)
     gymnasium = options.env.startswith(GYMNASIUM)
+    if options.names:
+        if not gymnasium:
+            raise DataError("--names: built-in worlds name their variables; this is for gymnasium:ID")
+        world_options["names"] = list(options.names)
     tasks = options.task or make_task_env(options.env, world_options).tasks[:1]
     rewards = options.rewards or ("run" if options.dynamics is not None else "learned")
     for name, value, known in (
@@ -171,47 +199,27 @@ def plan_from(options: Options) -> Plan:
         certain_only=options.certain_only,
         rewards=rewards,  # type: ignore[arg-type]
         model=options.model or "implicit",  # type: ignore[arg-type]
-        method_options=_pairs("--method-option", options.method_option),
+        method_options=read_pairs("--method-option", options.method_option),
         pretrain=options.pretrain,
+        device=str(find_device(options.device)),
     )
 
 
 def _settings(options: Options, world: str, task: str) -> LearnSettings:
     settings = preset(options.preset, world, task)  # type: ignore[arg-type]
-    changes = _pairs("--set", options.set, "sac.")
+    agent = as_agent(settings.agent, options.agent)
+    changes = read_pairs("--set", options.set, f"{options.agent}.")
     if options.demonstrations is not None:
         if "demonstrations" in changes:
             raise DataError("--demonstrations and --set demonstrations cannot be given together")
         changes["demonstrations"] = options.demonstrations
-    own = {field.name for field in fields(LearnSettings)} - {"sac"}
-    inner = {field.name for field in fields(SacSettings)}
+    own = {field.name for field in fields(LearnSettings)} - {"agent"}
+    inner = {field.name for field in fields(agent)}
     for key in changes:
-        if key not in own and key.removeprefix("sac.") not in inner:
+        if key not in own | inner:
             raise unknown_name("--set: unknown setting", key, sorted(own | inner))
-    sac = {key.removeprefix("sac."): value for key, value in changes.items() if key.removeprefix("sac.") in inner}
-    rest = {key: value for key, value in changes.items() if key in own}
-    return replace(settings, **rest, sac=replace(settings.sac, **sac))
-
-
-def _pairs(what: str, texts: tuple[str, ...], prefix: str = "") -> dict[str, Any]:
-    """KEY=VALUE by key; a key with and without the prefix is the same."""
-    pairs = [_pair(what, text) for text in texts]
-    keys = [key.removeprefix(prefix) for key, _ in pairs]
-    twice = [key for key in keys if keys.count(key) > 1]
-    if twice:
-        raise DataError(f"{what} {twice[0]}: given twice")
-    return dict(pairs)
-
-
-def _pair(what: str, text: str) -> tuple[str, Any]:
-    """KEY=VALUE; the value as in JSON where it can be read so, else as text."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise DataError(f"{what} {text!r}: must be KEY=VALUE")
-    try:
-        return key.strip(), json.loads(value)
-    except ValueError:
-        return key.strip(), value
+    agent = replace(agent, **{key: value for key, value in changes.items() if key in inner})
+    return replace(settings, **{key: value for key, value in changes.items() if key in own}, agent=agent)
 
 
 # What a newcomer reads at the end

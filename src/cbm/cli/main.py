@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from cbm.errors import DataError
+from cbm.errors import DataError, WriteError
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -23,6 +23,7 @@ COMMANDS = {
     "collect": "make a log of transitions from a built-in world",
     "verify": "find the true graph of a built-in world by intervening on it",
     "render": "draw a built-in world: a picture or an animation",
+    "check": "say what was understood of a log, and what looks wrong with it",
     "discover": "learn the causal graph of a log and, for each reward, the state it needs",
     "learn": "learn policies on the state that each task needs",
     "sweep": "run a command over seeds and options, on this machine or on a cluster",
@@ -31,6 +32,7 @@ COMMANDS = {
     "export": "write the graph for another tool: networkx, DOT, GraphML, CSV, tigramite, ...",
     "report": "make one HTML page of one or several runs",
     "bench": "measure accuracy and speed on systems with known answers",
+    "completion": "print what makes bash, zsh or fish complete commands and options",
 }
 
 HELP = """\
@@ -42,7 +44,8 @@ commands:
 {commands}
 
 `cbm COMMAND --help` explains the options of one command. To begin: cbm demo
-Your own log: cbm discover log.npz --out runs/mine
+Options in a file: cbm COMMAND --config run.toml, written by --save-config run.toml
+Your own log: cbm check log.csv, then cbm discover log.csv --out runs/mine
 
 exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted
 """
@@ -69,6 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `cbm export ... | head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    except WriteError as error:
+        _complain(str(error))
+        return FAILED
     except OSError as error:
         _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return FAILED
@@ -85,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())), end="")
+        print(HELP.format(commands="\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())), end="")
         return
     name, *rest = arguments
     if name in ("-V", "--version"):

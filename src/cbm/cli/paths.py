@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import glob
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cbm.errors import DataError
+from cbm.runs.directory import remove_empty
+from cbm.runs.files import sweep_temporary
 
 
 def check_file(path: Path, *, force: bool, suffixes: tuple[str, ...] = ()) -> None:
@@ -24,6 +26,7 @@ def check_file(path: Path, *, force: bool, suffixes: tuple[str, ...] = ()) -> No
         if path.exists() and not force:
             raise DataError(f"{path}: exists already (--force overwrites it)")
         _check_writable(path, path.parent)
+        sweep_temporary(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))  # of commands that were killed
 
 
 def check_run(path: Path) -> None:
@@ -42,18 +45,14 @@ def check_run(path: Path) -> None:
 
 @contextmanager
 def made_directory(path: Path) -> Iterator[None]:
-    """Make the directory and its parents; bad input that shows only now takes away what was made."""
+    """Make the directory and its parents; after bad input that shows only now, those that stayed empty go again."""
     made = [place for place in (path, *path.parents) if not place.exists()]
     with _path_errors(path):
         path.mkdir(parents=True, exist_ok=True)
     try:
         yield
     except DataError:
-        if path in made:
-            shutil.rmtree(path, ignore_errors=True)
-        for parent in made[1:]:
-            if not any(parent.iterdir()):
-                parent.rmdir()
+        remove_empty(made)
         raise
 
 

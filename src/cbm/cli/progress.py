@@ -1,27 +1,19 @@
-"""What the commands about policies share: the library they need, and progress with what the policies can do."""
+"""Progress of policies that learn, with what they can do."""
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from cbm.cli.console import LINE_EVERY, duration, learning_bars, on_terminal
-from cbm.errors import DataError
+from cbm.cli.console import LINE_EVERY, learning_bars, on_terminal, so_far
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
     from cbm.learning.algorithm1 import Status
-
-
-def check_installed() -> None:
-    """Policies need an extra."""
-    if importlib.util.find_spec("tianshou") is None:
-        raise DataError("policies need Tianshou, which is not installed: pip install 'cbm-rl[tasks]'")
 
 
 class Watch:
@@ -30,6 +22,7 @@ class Watch:
     def __init__(self, title: str, quiet: bool = False):
         self.title, self.quiet = title, quiet
         self.bars: Bars | None = None
+        self.done_at_start = -1.0
         self.started = self.last_line = self.last_drawn = time.monotonic()
 
     def __enter__(self) -> Watch:
@@ -48,14 +41,17 @@ class Watch:
 
     def __call__(self, status: Status) -> None:
         now = time.monotonic()
+        if self.done_at_start < 0:
+            self.done_at_start = status.done  # a resumed run begins somewhere in the middle
         if self.bars is not None:
             if now - self.last_drawn > 0.2:
                 self.last_drawn = now
                 self.bars.update(self.task, completed=status.done, told=told(status))
         elif not self.quiet and now - self.last_line >= LINE_EVERY:
             self.last_line = now
-            so_far = duration(now - self.started)
-            line = f"learning {self.title}: {100 * status.done:.0f} % ({so_far} so far), {told(status)}"
+            spent = now - self.started
+            times = so_far(spent, spent, status.done - self.done_at_start, 1 - status.done)
+            line = f"learning {self.title}: {100 * status.done:.0f} % ({times}), {told(status)}"
             print(line, file=sys.stderr, flush=True)
 
 

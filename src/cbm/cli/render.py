@@ -13,8 +13,9 @@ from tyro.conf import Positional
 
 from cbm.cli.arguments import Flag, MaybeInt, MaybeText, at_least, check_seed, parse
 from cbm.cli.console import Stages, plural, print_json, show
+from cbm.cli.pairs import Pairs
 from cbm.cli.paths import check_file, made_directory
-from cbm.cli.world_options import WorldOptions, recipe
+from cbm.cli.world_options import recipe
 from cbm.envs.world import check_policy
 from cbm.errors import DataError, unknown_name
 
@@ -53,7 +54,7 @@ class Options:
     """Seed of everything random."""
     backend: MaybeText = None
     """What simulates the world, where there is a choice. Left out: its first one."""
-    option: WorldOptions = ()
+    option: Pairs = ()
     """Any other option of the world; may be repeated."""
     force: Flag = False
     """Overwrite the file if it exists."""

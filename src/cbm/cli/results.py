@@ -18,6 +18,7 @@ from cbm.graph.bootstrap import bootstrap_sentence
 from cbm.graph.explain import action_sentence, explain
 from cbm.graph.rules import cbm_abstraction
 from cbm.graph.scores import Score
+from cbm.graph.summary import in_short
 from cbm.runs.files import read_json
 
 EXACT = "This is exactly the set that the true graph gives."
@@ -38,6 +39,7 @@ def result_json(graph: CausalGraph, data: Transitions, run: Path, already: bool)
         "undecided": graph.undecided(),
         "unsettled": unsettled(graph),
         "advice": advice(graph),
+        "in_short": in_short(graph),
         "seconds": round(graph.seconds, 3),
         "updates": _updates(run),
         "finished": "already" if already else True,
@@ -85,6 +87,8 @@ def show_result(graph: CausalGraph, data: Transitions, run: Path, last_action: b
         reward = f" --reward {next(iter(graph.rewards))}" if len(graph.rewards) > 1 else ""
         show(f"why     cbm abstract {run}{reward}")
     _show_advice(graph)
+    show()
+    show(wrapped(f"in short: {in_short(graph)}"))
 
 
 def graph_sentence(graph: CausalGraph) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,9 @@ from cbm.cli.jobs_view import JobsView
 from cbm.cli.paths import check_run
 from cbm.errors import DataError, unknown_name
 from cbm.jobs import Failure, Job, Retry, Shared, check_place, open_executor
-from cbm.jobs.owner import Lock
+from cbm.runs.directory import make_directories, remove_empty
 from cbm.runs.files import atomic_write_text, read_json
+from cbm.runs.lock import Lock
 from cbm.sweep.grid import Cell, Inputs, cells_of, job_of, parse_seeds
 from cbm.sweep.runs import FAILED, RunStore, names_by_key
 from cbm.sweep.table import Row, columns_of, interesting, rows_of, write_csv
@@ -78,7 +81,7 @@ def main(arguments: list[str]) -> None:
     always = _check_cells(options.command, cells)
     inputs = Inputs()
     jobs = [job_of(cell, inputs, always, OUTPUT[options.command], options.memory) for cell in cells]
-    with Lock(options.out, f"sweep {shlex.join(arguments)}") as lock:
+    with _owned(options.out, f"sweep {shlex.join(arguments)}") as lock:
         _begin(options.out, options.command, words, options.seeds)
         store = RunStore(options.out, lock, names_by_key(jobs, [cell.name for cell in cells]))
         failures = _run(options, jobs, inputs, store)
@@ -86,6 +89,18 @@ def main(arguments: list[str]) -> None:
     _tell(options, cells, rows, failures)
     if failures:
         raise SystemExit(1)
+
+
+@contextmanager
+def _owned(out: Path, command: str) -> Iterator[Lock]:
+    """The directory, made if need be, as this sweep's alone."""
+    made, lock = make_directories(out), Lock(out, command)
+    lock.take()
+    try:
+        yield lock
+    finally:
+        lock.release()
+        remove_empty(made)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -14,9 +14,10 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from cbm.cli.arguments import Flag, MaybeInt, MaybePath, MaybeText, at_least, check_seed, parse
 from cbm.cli.console import Stages, duration, heading, listed, plural, print_json, show, show_table, wrapped
+from cbm.cli.pairs import Pairs
 from cbm.cli.paths import check_file, made_directory
 from cbm.cli.variable_names import compact
-from cbm.cli.world_options import WorldOptions, recipe
+from cbm.cli.world_options import recipe
 from cbm.errors import unknown_name
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Options:
     """What simulates the world, where there is a choice. Left out: its first one."""
     distractors: MaybeInt = None
     """So many that the action moves, and as many that it does not. Left out: as the world says."""
-    option: WorldOptions = ()
+    option: Pairs = ()
     """Any other option of the world; may be repeated."""
     truth: str = "physical"
     """The declared graph to compare with, where a world has several."""
@@ -258,7 +259,7 @@ def _cell(result: Verification, i: int, j: int) -> dict[str, Any]:
 
 def _write(path: Path, result: Verification, summary: dict[str, Any]) -> None:
     """Every cell: cause by cause in each effect's row, as the graph is stored."""
-    from cbm.runs.files import atomic_write_text
+    from cbm.runs.files import atomic_write_text, csv_text
 
     cells = [_cell(result, i, j) for i, j in np.ndindex(result.found.shape)]
     if path.suffix.lower() == ".json":
@@ -267,5 +268,5 @@ def _write(path: Path, result: Verification, summary: dict[str, Any]) -> None:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(cells[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(cells)
+    writer.writerows(cell | {key: csv_text(cell[key]) for key in ("cause", "effect")} for cell in cells)
     atomic_write_text(path, text.getvalue())

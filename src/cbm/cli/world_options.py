@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from tyro.conf import UseAppendAction, arg
-
+from cbm.cli.pairs import read_pairs
 from cbm.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cbm.envs.world import World
-
-WorldOptions = Annotated[tuple[str, ...], UseAppendAction, arg(metavar="KEY=VALUE", help_behavior_hint="")]
 
 
 def recipe(
@@ -32,28 +29,8 @@ def options_of(
     """Options of a world by name, however they were given."""
     given = {"backend": backend, "distractors": distractors, **more}
     chosen = {key: value for key, value in given.items() if value is not None}
-    for key, value in (_pair(option) for option in options):
+    for key, value in read_pairs("--option", options).items():
         if key in chosen:
             raise DataError(f"--option {key}: given twice")
         chosen[key] = value
     return chosen
-
-
-def _pair(option: str) -> tuple[str, Any]:
-    key, equals, text = option.partition("=")
-    key = key.strip().replace("-", "_")
-    if not equals or not key.isidentifier():
-        raise DataError(f"--option {option!r}: must be KEY=VALUE, such as rescale=true")
-    return key, _value(text.strip())
-
-
-def _value(text: str) -> bool | int | float | str:
-    """true, false, a number, or text."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text

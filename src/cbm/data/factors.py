@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from cbm.checks import is_number
 from cbm.errors import DataError
 
 Kind = Literal["continuous", "angle", "binary", "categorical"]
@@ -261,8 +262,7 @@ def _bound(value: float) -> float | None:
 
 
 def _is_finite_number(value: object) -> bool:
-    numeric = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return numeric and math.isfinite(value)  # type: ignore[arg-type]
+    return is_number(value.item() if isinstance(value, np.integer | np.floating) else value)
 
 
 def _check_unique(names: Sequence[str], what: str) -> None:

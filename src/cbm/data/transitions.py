@@ -8,7 +8,9 @@ from 0 in every message.
 from __future__ import annotations
 
 import copy
+import html
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,12 +20,14 @@ import numpy as np
 from cbm.data import readers, validate
 from cbm.data.factors import Factors
 from cbm.data.validate import MIN_ROWS, reward_array
-from cbm.errors import DataError
+from cbm.errors import DataError, WriteError
 
 MIN_EPISODES = 10
 """With fewer episodes than this, whole episodes are too coarse to hold some out."""
 MIN_BLOCKS = 20
 """A log with few episodes is cut into at least so many blocks of consecutive rows."""
+SHOWN = 20
+"""Variables in the table of a notebook."""
 SAME = 1e-6
 """Relative difference within which next_obs[t] and obs[t+1] are the same state, stored twice."""
 
@@ -94,31 +98,59 @@ class Transitions:
         size = f"{len(self)} rows, {len(np.unique(self.episode))} episodes, {len(self.factors)} variables"
         return f"Transitions({size}, rewards: {', '.join(self.rewards) or 'none'})"
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, allow_constant: bool = False) -> Transitions:
-        """Read .npz, .csv, .parquet or `minari:NAME`; layouts are in `cbm.data.readers`.
+    def _repr_html_(self) -> str:
+        """For notebooks: the size, and the kind and range of the first variables."""
+        low = np.minimum(self.obs.min(0), self.next_obs.min(0))
+        high = np.maximum(self.obs.max(0), self.next_obs.max(0))
+        columns = list(zip(self.factors.variables, low, high, strict=True))[:SHOWN]
+        rows = "".join(
+            f"<tr><td>{html.escape(v.name)}</td><td>{v.kind}</td><td>{a:.4g}</td><td>{b:.4g}</td></tr>"
+            for v, a, b in columns
+        )
+        rest = len(self.factors) - len(columns)
+        more = f"<p>and {rest} more variables</p>" if rest else ""
+        head = "<tr><th>variable</th><th>kind</th><th>lowest</th><th>highest</th></tr>"
+        return f"<p>{html.escape(repr(self))}</p><table>{head}{rows}</table>{more}"
 
-        A variable, reward or action that has one value in the whole file is refused, since it can only be a
-        mistake or a waste; `allow_constant` keeps it.
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, allow_constant: bool = False, **roles: Any) -> Transitions:
+        """Read any file or directory that `cbm.data.readers` lists, or `minari:NAME`.
+
+        `obs`, `action`, `reward`, `episode`, `time` name the columns of a table; `missing`, `rate`, `reader` are as in
+        `cbm.data.roles.Roles`. What was guessed or left out is said on the error stream. A variable, reward or action
+        that has one value in the whole file is refused, since it can only be a mistake or a waste; `allow_constant`
+        keeps it.
         """
-        try:
-            data = cls.from_arrays(readers.read(path))
-            if not allow_constant:
-                data.check_varies()
-            return data
-        except DataError as error:
-            raise DataError(f"{_shown(path)}: {error}") from None
+        from cbm.data.log import read_log  # here, since it makes transitions
+        from cbm.data.roles import Roles
+
+        log = read_log(path, Roles.of(**roles), allow_constant=allow_constant)
+        for sentence in log.understood.sentences():
+            print(f"cbm: {sentence}", file=sys.stderr)
+        return log.data
+
+    @classmethod
+    def from_table(cls, table: Any, **roles: Any) -> Transitions:
+        """From a data frame (pandas, polars, Arrow), a dictionary of them, or a replay buffer in memory.
+
+        `obs`, `action`, `reward`, `episode` and `time` name columns, each one name, a list of names or globs.
+        """
+        from cbm.data.log import as_transitions
+        from cbm.data.roles import Roles
+
+        return as_transitions(table, Roles.of(**roles))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write .npz or .parquet (everything, exactly) or .csv (the columns only, exactly)."""
         try:
             readers.write(path, self.to_arrays())
-        except DataError as error:
-            raise DataError(f"{_shown(path)}: {error}") from None
+        except (DataError, WriteError) as error:
+            raise type(error)(f"{shown_path(path)}: {error}") from None
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Transitions:
-        """From the arrays of an npz file by name; unknown ones are ignored."""
+        """From the arrays of an npz file by name; unknown ones are ignored. Data frames keep their columns' names."""
+        arrays = validate.with_names_of_frames(arrays)
         validate.check_present(arrays)
         truths = {k.removeprefix("truth_reward_"): v for k, v in arrays.items() if k.startswith("truth_reward_")}
         return cls(
@@ -166,7 +198,7 @@ class Transitions:
         last = len(self) - 1
         same = (self.obs == self.obs[0]).all(axis=0) & (self.next_obs == self.obs[0]).all(axis=0)
         if same.any():
-            first, *others = (self.factors.names[i] for i in np.flatnonzero(same))
+            first, *others = np.array(self.factors.names, object)[same]
             value = self.obs[0, self.factors.index(first)]
             also = f"; so are {', '.join(map(repr, others[:5]))}" if others else ""
             also += f" and {len(others) - 5} more" if len(others) > 5 else ""
@@ -243,7 +275,7 @@ def _held_out_units(unit: np.ndarray, share: float, rng: np.random.Generator) ->
     return chosen[unit]
 
 
-def _shown(path: str | os.PathLike[str]) -> str:
+def shown_path(path: str | os.PathLike[str]) -> str:
     """A path as it goes into a message of one line."""
     text = os.fspath(path)
     return text if text.isprintable() else repr(text)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cbm.data.factors import ACTION, Factors, Variable, check_name, default_names, infer_kinds
+from cbm.data.readers.common import check_memory
 from cbm.errors import DataError
 
 MIN_ROWS = 2
@@ -28,6 +29,18 @@ _NEAR_MISSES = {
     "rewards": "reward", "terminals": "terminated", "done": "terminated", "dones": "terminated",
     "timeouts": "truncated", "episodes": "episode",
 }  # fmt: skip
+
+
+def with_names_of_frames(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The columns of data frames name the variables and the actions, where nothing else does."""
+    if not isinstance(arrays, Mapping):
+        raise TypeError(f"expected a dictionary of arrays by name, got {type(arrays).__name__}")
+    named = dict(arrays)
+    for part, names in (("obs", "names"), ("action", "action_names")):
+        columns = getattr(arrays.get(part), "columns", None)
+        if names not in named and columns is not None:
+            named[names] = np.array([str(name) for name in columns])
+    return named
 
 
 def check_present(arrays: Mapping[str, Any]) -> None:
@@ -81,6 +94,8 @@ def table(name: str, value: Any, shape: tuple[int, int], columns: Sequence[str])
     """A matrix of finite numbers as float64."""
     array = numbers(name, value)
     check_shape(name, array, shape)
+    if array.dtype != np.float64:  # a boolean takes eight times its room as a float
+        check_memory([8 * array.size])
     with np.errstate(over="ignore"):  # a wider float that overflows turns into inf, which is reported below
         array = np.ascontiguousarray(array, dtype=np.float64)
     low, high = array.min(axis=0), array.max(axis=0)  # nan and inf survive both

@@ -1,39 +1,44 @@
-"""The state of an unfinished discovery in one file: what is already found, and where training stands.
+"""The state of an unfinished discovery: what is already found, and where training stands.
 
-A safetensors file, written beside the old one and renamed over it, so that a killed run finds either the
-last state or the one before, never half of one. Loading it runs no code.
+Kept as every checkpoint is (`cbm.runs.checkpoint`): with a digest, in two generations. Discovery can always begin
+again, so a checkpoint of which nothing is sound costs time and not the run.
 """
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
-from cbm.runs.files import atomic_write_bytes
+from cbm.checks import is_number
+from cbm.errors import DataError
+from cbm.runs.checkpoint import Generations
 
 EVERY_SECONDS = 20.0
 
 
 class Checkpoint:
-    """Named results of finished stages, and the tensors of the running one; kept in memory without a path."""
+    """Named results of finished stages, and the tensors of the running one; kept in memory without a directory."""
 
-    def __init__(self, path: Path | None):
-        self.path = path
+    def __init__(self, directory: Path | None, check: Callable[[], None] | None = None):
+        self.trees = None if directory is None else Generations(directory, check)
         self.found: dict[str, Tensor] = {}
         self.running: dict[str, Tensor] = {}
         self.notes: dict[str, Any] = {}
         self.problem_with_file: str | None = None
         self._saved = time.perf_counter()
-        if path is not None and path.exists():
-            self._load(path)
+        if self.trees is not None:
+            self._load(self.trees)
+
+    @property
+    def place(self) -> Path:
+        """What messages about it name."""
+        return Path("checkpoint") if self.trees is None else self.trees.directory
 
     def has(self, name: str) -> bool:
         return name in self.found
@@ -49,24 +54,31 @@ class Checkpoint:
         self.write()
 
     def due(self) -> bool:
-        return self.path is not None and time.perf_counter() - self._saved > EVERY_SECONDS
+        return self.trees is not None and time.perf_counter() - self._saved > EVERY_SECONDS
 
     def write(self) -> None:
         self._saved = time.perf_counter()
-        if self.path is None:
-            return
-        tensors = {f"found/{k}": v.detach().contiguous().clone() for k, v in self.found.items()}
-        tensors |= {f"running/{k}": v.detach().contiguous().clone() for k, v in self.running.items()}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write_bytes(self.path, save(tensors, {"notes": json.dumps(self.notes)}))
+        if self.trees is not None:
+            newest = next((int(path.stem) for path in self.trees.paths() if path.stem.isdecimal()), 0)
+            self.trees.write(newest + 1, {"found": self.found, "running": self.running, "notes": self.notes})
 
-    def _load(self, path: Path) -> None:
+    def _load(self, trees: Generations) -> None:
         try:
-            with safe_open(path, "pt") as file:
-                self.notes = json.loads((file.metadata() or {}).get("notes", "{}"))
-                for key in file.keys():  # noqa: SIM118
-                    place, name = key.split("/", 1)
-                    (self.found if place == "found" else self.running)[name] = file.get_tensor(key)
-        except (SafetensorError, OSError, ValueError) as error:
-            self.found, self.running, self.notes = {}, {}, {}
-            self.problem_with_file = f"{path} cannot be read ({error}); starting again"
+            loaded = trees.load(_checked)
+        except DataError as error:
+            self.problem_with_file = f"{str(error).removesuffix('; remove the run to start again')}; starting again"
+            return
+        if loaded is not None:
+            self.found, self.running, self.notes = loaded
+
+
+def _checked(tree: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
+    found, running, notes = tree["found"], tree["running"], tree["notes"]
+    for part in (found, running):
+        if not all(isinstance(value, Tensor) for value in part.values()):
+            raise TypeError("a tensor is missing")
+    if not is_number(notes.get("elapsed", 0.0)) or notes.get("elapsed", 0.0) < 0:
+        raise ValueError(f"elapsed is {notes['elapsed']!r:.40}, no time")
+    if not isinstance(notes.get("updates", {}), dict):
+        raise TypeError("updates is no table")
+    return found, running, notes

@@ -132,7 +132,8 @@ def measure_cmi(
             doubtful = _unsettled(sums.estimate(), real_inputs, again)
             chunk = 1024
         for piece in _chunks(part, rows.cluster, chunk):
-            _add(sums, model, Batch.of(rows, torch.from_numpy(piece), generator), rows.cluster[piece], doubtful)
+            batch = Batch.of(rows, torch.from_numpy(piece).to(rows.device), generator)
+            _add(sums, model, batch, rows.cluster[piece], doubtful)
             done += len(piece)
             if progress:
                 progress(done / len(index))
@@ -176,7 +177,7 @@ def _add(sums: _Measured, model: MaskedModel, batch: Batch, cluster: np.ndarray,
     for j, targets in enumerate(doubtful):
         if len(targets):
             whole = len(targets) == batch.u.shape[1]
-            values = pointwise(j, None if whole else torch.from_numpy(targets))
+            values = pointwise(j, None if whole else torch.from_numpy(targets).to(batch.x.device))
             sums.add(j, targets, values, owner, sizes)
 
 
@@ -192,4 +193,4 @@ def _clusters(cluster: np.ndarray) -> tuple[Tensor, np.ndarray]:
 def _sum_by(values: Tensor, owner: Tensor, clusters: int) -> np.ndarray:
     """(K, B) -> (clusters, K)."""
     result = torch.zeros(clusters, len(values), dtype=torch.float64)
-    return result.index_add_(0, owner, values.T.double()).numpy()
+    return np.asarray(result.index_add_(0, owner, values.T.double().cpu()).numpy())

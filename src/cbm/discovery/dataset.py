@@ -60,6 +60,8 @@ class Dataset:
     """(P,) the column of `y` that is 1 in the rows a part speaks of; -1: it speaks of all."""
     share: np.ndarray
     """(K, P) how much a part counts in a target: its share of the rows, 0 for parts of other targets."""
+    unit: np.ndarray
+    """(P,) deviations of a part's values for one of the variable that they are a change of; 0: of none."""
     cluster: np.ndarray
     """(T,) rows that are not independent share a cluster: an episode, or a part of a long one."""
     fold: np.ndarray
@@ -83,6 +85,12 @@ class Dataset:
         """(T,) booleans: the rows that a part speaks of."""
         within = int(self.within[part])
         return np.ones(len(self.y), bool) if within < 0 else self.y[:, within] == 1
+
+    def before(self, part: int, own: int) -> np.ndarray | None:
+        """(T,) the variable that a part is a change of, in the units of the change; None: it is of none."""
+        if own < 0 or not self.unit[part]:
+            return None
+        return np.asarray(self.columns[:, int(np.flatnonzero(self.owner == own)[0])] * self.unit[part])
 
     def without_last_action(self) -> Dataset:
         """The same without the action before; shadows move up by one."""
@@ -185,11 +193,14 @@ class _Part:
     discrete: bool = False
     within: np.ndarray | None = None
     """(T,) the rows it speaks of; None: all."""
+    before: np.ndarray | None = None
+    """(T,) what `y` is a change of; None: of nothing that is cut off at limits."""
 
 
 def _outcome(data: Transitions, i: int, kind: Kind, changes: bool, mixed: bool) -> list[_Part]:
     if changes:
-        return _split(change(data.obs[:, i], data.next_obs[:, i], kind), mixed)
+        parts = _split(change(data.obs[:, i], data.next_obs[:, i], kind), mixed)
+        return parts if kind == "angle" else [*parts[:-1], replace(parts[-1], before=data.obs[:, i])]
     after = data.next_obs[:, i]
     if kind in ("binary", "categorical"):
         return [_Part(_indicators(after), discrete=True)]
@@ -287,6 +298,7 @@ def _tabulated(targets: list[list[_Part]], rows: int) -> dict[str, np.ndarray]:
     part: list[int] = []
     discrete: list[bool] = []
     within: list[int] = []
+    unit: list[float] = []
     share = np.zeros((len(targets), sum(len(parts) for parts in targets)))
     for k, parts in enumerate(targets):
         for piece in parts:
@@ -297,10 +309,13 @@ def _tabulated(targets: list[list[_Part]], rows: int) -> dict[str, np.ndarray]:
                 columns += list(piece.y.T if piece.discrete else _standardised(piece.y, piece.within).T)
                 part += [place] * piece.y.shape[1]
                 discrete.append(piece.discrete)
+                some = slice(None) if piece.within is None else piece.within
+                unit.append(0.0 if piece.before is None else piece.before.std() / max(piece.y[some].std(), 1e-300))
             share[k, places[key]] = 1.0 if piece.within is None else piece.within.mean()
     return {
         "y": np.stack(columns, 1) if columns else np.zeros((rows, 0)), "part": np.array(part, int),
-        "discrete": np.array(discrete, bool), "within": np.array(within, int), "share": share[:, : len(discrete)],
+        "discrete": np.array(discrete, bool), "within": np.array(within, int),
+        "unit": np.array(unit), "share": share[:, : len(discrete)],
     }  # fmt: skip
 
 

@@ -10,19 +10,25 @@ from __future__ import annotations
 
 import math
 import sys
-import time
+import time as clock
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from cbm.data.log import as_transitions
+from cbm.data.roles import Roles
 from cbm.data.transitions import Transitions
+from cbm.device import find_device
 from cbm.discovery import network_pipeline
 from cbm.discovery.assemble import assemble, reward_graphs
 from cbm.discovery.bootstrap import add_bootstrap
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.last_action import last_actions
 from cbm.discovery.models.registry import check_settings
+from cbm.discovery.notebook import notebook_progress
 from cbm.discovery.pipeline import Progress, build_problems, ceiling, measure_problems, runner_for, verdicts
 from cbm.discovery.predict import Predictor
 from cbm.discovery.runfiles import RunFiles
@@ -32,6 +38,8 @@ from cbm.graph import CausalGraph
 from cbm.graph.knowledge import Knowledge
 
 SHORTEST = 50  # transitions
+Names = str | Sequence[str] | None
+"""Columns of a table: one name, several, or globs."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,13 @@ class Discovery:
 
 
 def discover(
-    data: Transitions,
+    data: Any,
     *,
+    obs: Names = None,
+    action: Names = None,
+    reward: Names = None,
+    episode: Names = None,
+    time: Names = None,
     minutes: float | None = None,
     steps: int | None = None,
     settings: Settings | None = None,
@@ -53,29 +66,38 @@ def discover(
     knowledge: Knowledge | None = None,
     progress: Progress | None = None,
     workers: int | None = None,
+    device: str = "cpu",
     on: str = "local",
     bootstrap: int = 0,
 ) -> CausalGraph:
     """The causal graph of the dynamics and of every reward in the data.
 
+    `data` is Transitions, or any log: the name of a file, a data frame, a replay buffer. `obs`, `action`, `reward`,
+    `episode` and `time` then name its columns, each one name, a list of names or globs such as "joint_*".
+
     It ends when everything is settled. `minutes` is a ceiling, and so is `steps` (measured targets; updates of the
     published networks): what is not settled by then is undecided, and the same call goes on from there if it has a
     `run` directory. `workers` processes share the work (left out: one for each core), or those of a Ray cluster with
-    `on` "ray" or "ray:HOST:PORT"; the result is the same. With `bootstrap`, everything is repeated on so many resampled
-    logs, and the graph says how often each edge and each variable of a minimal state came out.
+    `on` "ray" or "ray:HOST:PORT"; the result is the same. Networks (preset paper, model demi, the predictor) compute on
+    `device`: auto, cpu, cuda or cuda:N. With `bootstrap`, everything is repeated on so many resampled logs, and the
+    graph says how often each edge and each variable of a minimal state came out.
     """
+    data = as_transitions(data, Roles.of(obs=obs, action=action, reward=reward, episode=episode, time=time))
     files = RunFiles(run, data, settings or Settings(), seed, knowledge)
     if (finished := files.finished()) is not None and not lacks_bootstrap(finished, bootstrap):
         return finished
-    graph = finished or fit(
-        data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=progress,
-        files=files, workers=workers, on=on, predict=run is not None,
-    ).graph  # fmt: skip
-    if lacks_bootstrap(graph, bootstrap):
-        folder = None if files.jobs is None else files.jobs / "bootstrap"
-        with runner_for(folder, workers, ceiling(minutes, None), progress, on) as runner:
-            graph = add_bootstrap(graph, data, settings or Settings(), seed, knowledge, runner, bootstrap)
-        files.save(graph)
+    _check(data, minutes, steps, settings or Settings(), knowledge)
+    with files.owned(), notebook_progress(progress) as watched:
+        finished = files.finished()  # again: another process may have ended just before this one could begin
+        graph = finished or fit(
+            data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=watched,
+            files=files, workers=workers, on=on, predict=run is not None, device=device,
+        ).graph  # fmt: skip
+        if lacks_bootstrap(graph, bootstrap):
+            folder = None if files.jobs is None else files.jobs / "bootstrap"
+            with runner_for(folder, workers, ceiling(minutes, None), watched, on) as runner:
+                graph = add_bootstrap(graph, data, settings or Settings(), seed, knowledge, runner, bootstrap)
+            files.save(graph)
     return graph
 
 
@@ -97,27 +119,32 @@ def fit(
     workers: int | None = None,
     on: str = "local",
     predict: bool = True,
+    device: str = "cpu",
 ) -> Discovery:
     """`discover`, returning the predictor as well (with `predict`)."""
-    started = time.perf_counter()
+    started = clock.perf_counter()
     settings = settings or Settings()
     files = files or RunFiles(None, data, settings, seed, knowledge)
-    _check(data, minutes, steps, settings)
-    (knowledge or Knowledge()).masks(data.factors.names, list(data.rewards))  # unknown names are found before work
+    _check(data, minutes, steps, settings, knowledge)
+    place = str(find_device(device))
     files.begin()
-    checkpoint = Checkpoint(files.checkpoint)
+    checkpoint = files.checkpoint()
     if checkpoint.problem_with_file:
         print(f"cbm: {checkpoint.problem_with_file}", file=sys.stderr)
     earlier = float(checkpoint.notes.get("elapsed", 0.0))
-    job = _Call(data, settings, seed, minutes, steps, workers, on, checkpoint, files, progress, started - earlier)
+    job = _Call(
+        data, settings, seed, minutes, steps, workers, on, checkpoint, files, progress, started - earlier, place
+    )
     graph = job.networks() if network_pipeline.published(settings) else job.refits()
     graph = (knowledge or Knowledge()).apply(graph)
     predictor = job.predictor(graph) if predict else None
-    files.finish(graph, predictor, job.held(), time.perf_counter() - started + earlier, job.updates())
+    files.finish(graph, predictor, job.held(), clock.perf_counter() - started + earlier, job.updates())
     return Discovery(graph, predictor)
 
 
-def _check(data: Transitions, minutes: float | None, steps: int | None, settings: Settings) -> None:
+def _check(
+    data: Transitions, minutes: float | None, steps: int | None, settings: Settings, knowledge: Knowledge | None
+) -> None:
     """What can be refused is refused before anything is written."""
     if len(data) < SHORTEST:
         raise DataError(f"{len(data)} transitions are too few to learn from; at least {SHORTEST} are needed")
@@ -126,6 +153,7 @@ def _check(data: Transitions, minutes: float | None, steps: int | None, settings
     if minutes is not None and not 0 < minutes < math.inf:
         raise DataError(f"minutes must be positive, got {minutes}")
     check_settings(settings)
+    (knowledge or Knowledge()).masks(data.factors.names, list(data.rewards))  # unknown names are found before work
 
 
 @dataclass
@@ -143,6 +171,7 @@ class _Call:
     files: RunFiles
     progress: Progress | None
     started: float
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         self.ceiling = ceiling(self.minutes, self.steps)
@@ -162,14 +191,15 @@ class _Call:
             rewards = reward_graphs(data.factors, list(data.rewards), of_rewards, action=True)
         return assemble(
             data.factors, len(self.data), plan.index, plan.moving, plan.memory, found, rewards, self.settings,
-            time.perf_counter() - self.started,
+            clock.perf_counter() - self.started,
         )  # fmt: skip
 
     def networks(self) -> CausalGraph:
         """The published networks and their thresholds (`network_pipeline.py`)."""
         train, held = self.data.split(self.settings.held_out, seed=self.seed)
         found = network_pipeline.run_networks(
-            train, held, self.settings, self.seed, self.ceiling.deadline, self.steps, self.checkpoint, self.report
+            train, held, self.settings, self.seed, self.ceiling.deadline, self.steps, self.checkpoint, self.report,
+            self.device,
         )  # fmt: skip
         names, of_rewards = list(self.data.rewards), found.rewards
         rewards = reward_graphs(self.data.factors, names, of_rewards, action=False) if of_rewards is not None else {}
@@ -177,7 +207,7 @@ class _Call:
         index = np.array([target.index for target in dynamics.dataset.targets], int)
         return assemble(
             self.data.factors, len(self.data), index, dynamics.moving, dynamics.memory, found.verdicts, rewards,
-            self.settings, time.perf_counter() - self.started,
+            self.settings, clock.perf_counter() - self.started,
         )  # fmt: skip
 
     def held(self) -> Transitions:
@@ -185,11 +215,11 @@ class _Call:
 
     def predictor(self, graph: CausalGraph) -> Predictor | None:
         """Small networks that see only the causes found; none beyond the ceiling or for published networks."""
-        late = self.ceiling.deadline is not None and time.monotonic() > self.ceiling.deadline
+        late = self.ceiling.deadline is not None and clock.monotonic() > self.ceiling.deadline
         if network_pipeline.published(self.settings) or late or not graph.settled.all():
             return None
         return network_pipeline.train_predictor(
-            self.data, graph, self.settings, self.seed, self.checkpoint, self.report
+            self.data, graph, self.settings, self.seed, self.checkpoint, self.report, self.device
         )
 
     def updates(self) -> dict[str, int]:

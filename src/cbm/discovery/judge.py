@@ -14,6 +14,7 @@ from scipy import stats
 
 from cbm.discovery.decide import Verdicts
 from cbm.discovery.settings import (
+    ASKED,
     BLIND,
     BLIND_SHARE,
     DEGREES,
@@ -141,8 +142,8 @@ def _fit_scatter(found: list[list[dict[str, np.ndarray]]]) -> np.ndarray:
 def open_cells(pooled: Pooled, own: np.ndarray) -> list[list[int]]:
     """Per target the cells that another fold should look at: neither clearly there nor clearly not."""
     z = pooled.z
-    doubtful = (z > DOUBTFUL) & (z < SURE) & (pooled.tested > 0)
-    doubtful |= (pooled.bundled > DOUBTFUL) & (z < SURE) & (pooled.tested > 0)
+    doubtful = (z > ASKED) & (z < SURE) & (pooled.tested > 0)
+    doubtful |= (pooled.bundled > ASKED) & (z < SURE) & (pooled.tested > 0)
     doubtful &= pooled.tested != 3  # an effect on the spread was sure from the start
     doubtful[np.arange(len(own))[own >= 0], own[own >= 0]] = False
     return [np.flatnonzero(row).tolist() for row in doubtful]
@@ -178,7 +179,7 @@ def judge(
     if settings.rule == "calibrated" and variation is not None:
         _judge_rare(verdict, reason, *variation)
     measured = pooled.error > 0
-    asked = (verdict == "undecided") | ~measured | ((z > DOUBTFUL) & (z < SURE))
+    asked = (verdict == "undecided") | ~measured | ((z > ASKED) & (z < SURE))
     unsettled = ~pooled.settled[:, None] & asked
     verdict[unsettled], reason[unsettled] = "undecided", UNSETTLED
     guess = np.where(verdict == "undecided", delta >= needed / 2, verdict == "edge") & measured
@@ -192,6 +193,7 @@ def judge(
     cmi = delta
     if pooled.given_all.size:
         cmi = np.where((verdict == "edge") & (pooled.given_all >= needed), pooled.given_all, delta)
+        cmi = np.where(pooled.tested == 0, np.minimum(pooled.given_all, needed), cmi)
     return Verdicts(cmi, pooled.error, needed, guess, verdict, reason.astype(str), ~unsettled, limit)
 
 

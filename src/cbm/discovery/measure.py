@@ -7,13 +7,14 @@ predicts new episodes as well has no need of any of them, and fewer useless inpu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from cbm.discovery.contact import differences
 from cbm.discovery.dataset import Dataset
+from cbm.discovery.evidence import Evidence, nats_lost
 from cbm.discovery.refit import Refits, Rows, Structure
 from cbm.discovery.screen import Additive, additive, product_scores, tree_gains
 from cbm.discovery.settings import (
@@ -39,35 +40,9 @@ from cbm.discovery.settings import (
     SURE,
     TINY,
     WEAK,
+    WEAK_SHARE,
 )
 from cbm.discovery.trees import Trees
-
-
-@dataclass
-class Evidence:
-    """What was measured of one part of a target on one fold; arrays over all real inputs."""
-
-    delta: np.ndarray
-    """(J,) nats that a refit without the input loses on new episodes."""
-    stderr: np.ndarray
-    """(J,) its standard error over episodes."""
-    tested: np.ndarray
-    """(J,) 0: not a candidate. 2: tested alone. 3: tested alone, for the spread of the target."""
-    bundled: np.ndarray
-    """(J,) nats that a refit loses without all inputs of its bundle (0 where there is none), and its error."""
-    bundled_stderr: np.ndarray
-    given_all: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    """(J,) the same given every other input, not only the candidates, where a sum of functions says all; else as
-    `delta`."""
-    shadows: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
-    """(controls, 2) the same of shadows."""
-    planted: np.ndarray = field(default_factory=lambda: np.zeros(2))
-    """Nats found of a planted effect, and their error."""
-    loss: np.ndarray = field(default_factory=lambda: np.zeros(3))
-    """Squared error of the model, of a constant, and how many rows were tested."""
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {name: np.asarray(value) for name, value in vars(self).items()}
 
 
 def screen_job(shared: Mapping[str, np.ndarray], problem: str) -> dict[str, np.ndarray]:
@@ -93,12 +68,17 @@ def part_job(
         found = work.search(spread)
     else:
         assert structure is not None and cells is not None
-        found = work.retest(candidates, cells, Structure(int(structure[0]), structure[1], int(structure[2])))
+        found = work.retest(candidates, cells, _structure(structure))
     chosen = work.structure
     return {
         **found.arrays(), "candidates": np.array(work.candidates, int),
-        "structure": np.array([chosen.order, chosen.ridge, chosen.rounds], float),
+        "structure": np.array([chosen.order, chosen.ridge, chosen.rounds, chosen.bent], float),
     }  # fmt: skip
+
+
+def _structure(numbers: list[float]) -> Structure:
+    order, ridge, rounds, bent = numbers
+    return Structure(int(order), ridge, int(rounds), bool(bent))
 
 
 def rows_of(data: Dataset, fold: int, part: int) -> Rows:
@@ -158,6 +138,7 @@ class _Part:
         self.always = [*([own] if own >= 0 else []), *range(data.action, data.inputs)]
         self.shadows = [int(j) for j in np.arange(data.inputs, int(data.owner.max()) + 1)]
         self.seen = self._seen()
+        self.before = data.before(part, own)
         self.x, self.owner = self._table(pairs)
         self.rows = _inside(self.x, self.rows)
         self.cluster = np.unique(data.cluster[self.rows.test], return_inverse=True)[1]
@@ -306,7 +287,7 @@ class _Part:
     def _refits(self, y: np.ndarray, structure: Structure | None = None) -> Refits:
         inputs = self.candidates + self.shadows[:CONTROLS]
         trees_only = self.structure.order == 0 and self.structure.rounds > 0  # as with more candidates
-        refits = Refits(self.x, self.owner, y, inputs, self.rows, structure, trees_only)
+        refits = Refits(self.x, self.owner, y, inputs, self.rows, structure, trees_only, self.before)
         self.structure = refits.structure
         return refits
 
@@ -318,20 +299,24 @@ class _Part:
     def _worth(self, refits: Refits, j: int) -> tuple[float, float]:
         """Nats lost without an input, and the error; a weak effect must also hold against better models without it."""
         delta, stderr = self._loss_without(refits, {j})
-        if CONCEIVABLE * stderr < delta < WEAK:
+        if CONCEIVABLE * stderr < delta < max(WEAK, WEAK_SHARE * self._explained(refits)):
             for full, without in refits.challenged(j):
                 delta, stderr = min((delta, stderr), self._nats(full, without))
                 if delta <= CONCEIVABLE * stderr:
                     break
         return delta, stderr
 
+    def _explained(self, refits: Refits) -> float:
+        """Nats that the part owes to all its inputs."""
+        constant = float(((refits.y[refits.test] - refits.mean) ** 2).sum(1).mean())
+        return 0.5 * float(np.log((constant + FLOOR) / (refits.full.mean() + FLOOR)))
+
     def _loss_without(self, refits: Refits, hidden: set[int]) -> tuple[float, float]:
         """Nats lost without some inputs, and the standard error over episodes."""
         return self._nats(refits.full, refits.without(hidden))
 
     def _nats(self, full: np.ndarray, without: np.ndarray) -> tuple[float, float]:
-        a, b = full.mean() + FLOOR, without.mean() + FLOOR
-        return 0.5 * float(np.log(b / a)), cluster_stderr(0.5 * (without / b - full / a), self.cluster)
+        return nats_lost(full, without, self.cluster)
 
     def _empty(self, refits: Refits) -> Evidence:
         J = self.data.inputs
@@ -382,11 +367,15 @@ class _Part:
             self.candidates = before
 
     def _report(self, found: Evidence, structure: Structure) -> None:
-        """CMI as the method defines it is given everything else; candidates that were pruned are a part of that."""
-        found.given_all = found.delta.copy()
-        if structure.order <= 1 and structure.rounds == 0:
-            alone = found.tested == 2
-            found.given_all[alone] = self.nats[: self.data.inputs][alone]
+        """CMI as the method defines it is given everything else; candidates that were pruned are a part of that.
+
+        Of what was no candidate, the closed form has the only estimate.
+        """
+        nats, additive = (
+            self.nats[: self.data.inputs],
+            structure.order <= 1 and structure.rounds == 0 and not structure.bent,
+        )
+        found.given_all = np.where((found.tested == 0) | ((found.tested == 2) & additive), nats, found.delta)
 
     def _add_controls(self, found: Evidence, refits: Refits) -> None:
         found.shadows = np.array([self._loss_without(refits, {s}) for s in self.shadows[:CONTROLS]])
@@ -401,11 +390,3 @@ class _Part:
         size = np.sqrt(np.expm1(2 * PLANTED) * (refits.full.mean() / refits.y.shape[1] + FLOOR))
         other = refits.relabelled(refits.y + size * step[:, None])
         return self._loss_without(other, {shadow})
-
-
-def cluster_stderr(values: np.ndarray, cluster: np.ndarray) -> float:
-    """Standard error of a mean whose terms are independent between clusters only."""
-    sums, sizes = np.bincount(cluster, values), np.bincount(cluster)
-    left = sums - values.mean() * sizes
-    count = len(sums)
-    return float(np.sqrt((left**2).sum() * count / max(count - 1, 1)) / len(values))

@@ -28,6 +28,7 @@ from cbm.discovery.settings import Settings
 from cbm.discovery.tensor_dataset import Dynamics, TensorDataset, dynamics_dataset, reward_dataset
 from cbm.discovery.train import Budget, Trainer
 from cbm.graph import CausalGraph
+from cbm.runs.checkpoint import copy_tensor, usable
 
 Report = Callable[[str, float, dict[str, float]], None]
 """Stage, fraction done, numbers to log."""
@@ -49,18 +50,19 @@ class NetworkVerdicts:
 
 def run_networks(
     train: Transitions, held: Transitions, settings: Settings, seed: int, deadline: float | None, steps: int | None,
-    checkpoint: Checkpoint, report: Report,
+    checkpoint: Checkpoint, report: Report, device: str = "cpu",
 ) -> NetworkVerdicts:  # fmt: skip
     """Dynamics, then all rewards as one dataset; `steps` updates of the former (left out: as the settings say)."""
     steps = steps or settings.updates
     dynamics = dynamics_dataset(train, held, settings.shadows, seed, settings.differences)
-    found = _judge_dataset("dynamics", dynamics.dataset, settings, seed, deadline, steps, checkpoint, report)
+    place = torch.device(device)
+    found = _judge_dataset("dynamics", dynamics.dataset.to(place), settings, seed, deadline, steps, checkpoint, report)
     rewards = None
     if train.rewards:
         before = settings.reward_inputs == "state-action"
         dataset = reward_dataset(train, held, list(train.rewards), settings.shadows, seed, before, settings.differences)
         rewards = _judge_dataset(
-            "rewards", dataset, settings, seed + 2, deadline, max(1, steps // 2), checkpoint, report
+            "rewards", dataset.to(place), settings, seed + 2, deadline, max(1, steps // 2), checkpoint, report
         )
     return NetworkVerdicts(dynamics, found, rewards)
 
@@ -75,7 +77,7 @@ def _judge_dataset(
         empty = np.zeros(shape)
         return Verdicts(empty, empty, empty, empty > 0, empty.astype("<U9"))
     if not checkpoint.has(f"{name}.cmi"):
-        model = build_model(dataset, settings, seed)
+        model = build_model(dataset, settings, seed).to(dataset.train.device)
         if not train(name, Trainer(model, dataset, settings, seed), Budget(steps=steps), checkpoint, report, deadline):
             return _open(shape)
         size = numbers_per_row(dataset, settings)
@@ -84,9 +86,18 @@ def _judge_dataset(
             model, dataset.held, dataset.inputs, dataset.real_inputs, settings.evaluation_rows, size, heard
         ).reported
         checkpoint.keep(**{f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr})
-    kept = Estimate(checkpoint.array(f"{name}.cmi"), checkpoint.array(f"{name}.stderr"))
+    with usable(checkpoint.place):
+        kept = Estimate(_stored(checkpoint, f"{name}.cmi", dataset), _stored(checkpoint, f"{name}.stderr", dataset))
     real = dataset.real_inputs
     return decide(kept.cmi[:, :real], kept.stderr[:, :real], kept.cmi[:, real:], settings, breadth=dataset.breadth)
+
+
+def _stored(checkpoint: Checkpoint, name: str, dataset: TensorDataset) -> np.ndarray:
+    """An array of a finished part, one number for each target and input."""
+    array, shape = checkpoint.array(name), (len(dataset.targets), dataset.inputs)
+    if array.shape != shape or array.dtype.kind != "f":
+        raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected numbers of shape {shape}")
+    return array
 
 
 def _open(shape: tuple[int, int]) -> Verdicts:
@@ -101,7 +112,8 @@ def train(
 ) -> bool:
     """Run a trainer to the end of its budget, from the checkpoint if that stands in this stage; False: no time."""
     if checkpoint.notes.get("stage") == name and checkpoint.running:
-        trainer.restore(checkpoint.running)
+        with usable(checkpoint.place):
+            trainer.restore(checkpoint.running)
 
     def remember() -> None:
         checkpoint.running = trainer.state()
@@ -138,15 +150,16 @@ def _evidence_progress(report: Report, name: str, done: float) -> None:
 
 
 def train_predictor(
-    data: Transitions, graph: CausalGraph, settings: Settings, seed: int, checkpoint: Checkpoint, report: Report
-) -> Predictor | None:
+    data: Transitions, graph: CausalGraph, settings: Settings, seed: int, checkpoint: Checkpoint, report: Report,
+    device: str = "cpu",
+) -> Predictor | None:  # fmt: skip
     """Small networks, one for each variable, that see only its causes."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # beside other work, two threads are slower than one
     try:
         train_rows, held_rows = data.split(settings.held_out, seed=seed)
         dynamics = dynamics_dataset(train_rows, held_rows, settings.shadows, seed, settings.differences)
-        dataset, name = dynamics.dataset, "prediction"
+        dataset, name = dynamics.dataset.to(torch.device(device)), "prediction"
         if not dataset.targets:
             return None
         parents = np.zeros((len(dataset.targets), dataset.inputs), bool)
@@ -173,10 +186,10 @@ def _slots(parents: np.ndarray, dataset: TensorDataset) -> CandidateSets:
 
 
 def named_parameters(model: MaskedModel, name: str) -> dict[str, Any]:
-    return {f"{name}/{key}": value.detach().clone() for key, value in model.named_parameters()}
+    return {f"{name}/{key}": value.detach().cpu().clone() for key, value in model.named_parameters()}
 
 
 def restore_parameters(model: MaskedModel, name: str, checkpoint: Checkpoint) -> None:
-    with torch.no_grad():
+    with usable(checkpoint.place):
         for key, parameter in model.named_parameters():
-            parameter.copy_(checkpoint.found[f"{name}/{key}"])
+            copy_tensor(parameter, checkpoint.found, f"{name}/{key}")

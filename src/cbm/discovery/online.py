@@ -46,11 +46,12 @@ class OnlineDiscovery:
         seed: int = 0,
         memory: float = ONLINE_MEMORY,
         factors: Factors | None = None,
+        device: str = "cpu",
     ):
         known = warm_up.factors if warm_up is not None else factors
         assert known is not None, "either warm-up data or factors must be given"
         self.factors, self.settings = known, settings or unfinished(Settings())
-        self.estimator = OnlineEstimator(DynamicsSource(), self.settings, seed, memory)
+        self.estimator = OnlineEstimator(DynamicsSource(), self.settings, seed, memory, device=device)
         self.rng = np.random.default_rng([seed, 3])
         if warm_up is not None:
             self.estimator.refit(*warm_up.split(self.settings.held_out, seed=seed))
@@ -63,8 +64,10 @@ class OnlineDiscovery:
         """One gradient step on new (or replayed) transitions; returns the losses."""
         fitted = self.estimator.fitted
         assert fitted is not None, "single updates need warm-up data"
-        rows = dynamics_rows(fitted.dataset, batch, self.rng)
-        numbers = fitted.trainer.learn(Batch.of(rows, torch.arange(len(rows)), fitted.trainer.generator), ONLINE_RATE)
+        rows = dynamics_rows(fitted.dataset, batch, self.rng).to(self.estimator.device)
+        numbers = fitted.trainer.learn(
+            Batch.of(rows, torch.arange(len(rows), device=rows.device), fitted.trainer.generator), ONLINE_RATE
+        )
         return {name: float(value) for name, value in numbers.items()}
 
     def evaluate(self, held: Transitions) -> np.ndarray:
@@ -72,7 +75,7 @@ class OnlineDiscovery:
         fitted = self.estimator.fitted
         assert fitted is not None, "an evaluation needs warm-up data"
         self.estimator.calls += 1  # other rows each time
-        self.estimator.measure(dynamics_rows(fitted.dataset, held, self.rng))
+        self.estimator.measure(dynamics_rows(fitted.dataset, held, self.rng).to(self.estimator.device))
         assert self.estimator.running is not None
         cmi = self.estimator.running[0, [target.index for target in fitted.dataset.targets]]
         return above_shadows(cmi, fitted.dataset.real_inputs)[:, : fitted.dataset.real_inputs]

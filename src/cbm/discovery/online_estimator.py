@@ -83,13 +83,14 @@ class OnlineEstimator:
     """One masked model on data that grows."""
 
     def __init__(
-        self, source: Source, settings: Settings, seed: int, memory: float = ONLINE_MEMORY, keep_in_doubt: bool = False
-    ):
+        self, source: Source, settings: Settings, seed: int, memory: float = ONLINE_MEMORY, keep_in_doubt: bool = False,
+        device: str = "cpu",
+    ):  # fmt: skip
         """`keep_in_doubt`: an input counts unless it is seen to be of no use; else only if it is seen to be of use."""
         if settings.model == "demi":
             raise DataError("model demi trains in two phases and cannot follow growing data; use implicit or explicit")
         self.source, self.settings, self.seed, self.memory = source, settings, seed, memory
-        self.keep_in_doubt = keep_in_doubt
+        self.keep_in_doubt, self.device = keep_in_doubt, torch.device(device)
         self.fitted: Fitted | None = None
         self.calls = 0
         self.seen = 0
@@ -113,13 +114,14 @@ class OnlineEstimator:
             fitted = self.refit(train, held)
         if not fitted.dataset.targets:
             return {"rows": float(len(train))}
-        pool = self.source.rows(fitted.dataset, _some(train, POOL_ROWS, rng), rng)
-        kept_out = self.source.rows(fitted.dataset, _episodes(held, self.settings.evaluation_rows, rng), rng)
+        pool = self.source.rows(fitted.dataset, _some(train, POOL_ROWS, rng), rng).to(self.device)
+        some = _episodes(held, self.settings.evaluation_rows, rng)
+        kept_out = self.source.rows(fitted.dataset, some, rng).to(self.device)
         self._prepare(fitted.trainer, fitted.dataset, pool, kept_out)
         total: dict[str, Tensor] = {}
         for _ in range(wanted):
             for name, value in fitted.trainer.update(ONLINE_RATE).items():
-                total[name] = total.get(name, torch.zeros(())) + value
+                total[name] = total[name] + value if name in total else value
         self.measure(kept_out)
         if wanted and refines(self.settings):
             self.refine(replace(fitted.dataset, train=pool, held=kept_out), min(AGAIN * updates, ENOUGH))
@@ -132,7 +134,7 @@ class OnlineEstimator:
         some, others = (_some(part, FIT_ROWS, rng) for part in (train, held))
         dataset, notes = self.source.fit(some, others, self.settings, self.seed)
         dataset = without_rows(dataset)
-        model = build_model(dataset, self.settings, self.seed)
+        model = build_model(dataset, self.settings, self.seed).to(self.device)
         if self.fitted is not None:
             self.fitted.trainer.use_average()
             warm_start(self.fitted.trainer.model, self.fitted.dataset, model, dataset)
@@ -147,11 +149,12 @@ class OnlineEstimator:
     def _prepare(self, trainer: Trainer, dataset: TensorDataset, pool: Rows, kept_out: Rows) -> None:
         """Give the trainer this call's rows, and let it drop more often what is in doubt."""
         trainer.dataset = replace(dataset, train=pool)
-        trainer.rows = torch.arange(len(pool))
+        trainer.rows = torch.arange(len(pool), device=pool.device)
         size = min(ONLINE_WATCHED, len(pool), len(kept_out))
         noise = torch.Generator().manual_seed(self.calls)
-        seen = torch.linspace(0, len(pool) - 1, size).long()
-        trainer.watched = Batch.of(kept_out, torch.arange(size), noise), Batch.of(pool, seen, noise)
+        seen = torch.linspace(0, len(pool) - 1, size).long().to(pool.device)
+        first = torch.arange(size, device=pool.device)
+        trainer.watched = Batch.of(kept_out, first, noise), Batch.of(pool, seen, noise)
         trainer.best = (math.inf, math.inf)
         if trainer.step > 0:
             trainer.refocus()
@@ -231,7 +234,9 @@ class OnlineEstimator:
             result["rows"] = torch.tensor(self.fitted.rows)
             parts = {"problem": dataset_tensors(self.fitted.dataset), "notes": self.fitted.notes}
             parts["trainer"] = self.fitted.trainer.state()
-            result |= {f"{part}.{k}": v.detach().clone() for part, found in parts.items() for k, v in found.items()}
+            result |= {
+                f"{part}.{k}": v.detach().cpu().clone() for part, found in parts.items() for k, v in found.items()
+            }
         return result
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
@@ -242,7 +247,7 @@ class OnlineEstimator:
         self.fitted = None
         if "rows" in tensors:
             dataset = dataset_from_tensors(under("problem", tensors))
-            trainer = self._trainer(dataset, build_model(dataset, self.settings, self.seed))
+            trainer = self._trainer(dataset, build_model(dataset, self.settings, self.seed).to(self.device))
             trainer.restore(under("trainer", tensors))
             self.fitted = Fitted(dataset, trainer, under("notes", tensors), int(tensors["rows"]))
 

@@ -44,11 +44,11 @@ class RewardSource:
 class OnlineReward:
     """A reward model theta_rew that follows the data (Algorithm 1, line 7) and its dependencies (line 8)."""
 
-    def __init__(self, task: str, settings: Settings | None = None, seed: int = 0):
+    def __init__(self, task: str, settings: Settings | None = None, seed: int = 0, device: str = "cpu"):
         self.task = task
         self.settings = settings or reward_settings(Settings())
         source = RewardSource(task, self.settings.reward_inputs == "state-action")
-        self.estimator = OnlineEstimator(source, self.settings, seed, keep_in_doubt=True)
+        self.estimator = OnlineEstimator(source, self.settings, seed, keep_in_doubt=True, device=device)
 
     def learn(self, train: Transitions, held: Transitions, updates: int) -> dict[str, float]:
         """Some updates and one measurement; returns the losses."""

@@ -54,7 +54,9 @@ class Predictor:
         if not dataset.targets:
             return obs.copy()
         x = self.columns(obs, action)
-        heads = self.model.heads(self.model.encoder(x), torch.full((len(dataset.targets), len(x)), NOTHING))
+        heads = self.model.heads(
+            self.model.encoder(x), torch.full((len(dataset.targets), len(x)), NOTHING, device=x.device)
+        )
         raw = self._explicit(heads) if self.model.explicit else self._implicit(torch.bmm(heads, self.model.curve))
         result = obs.copy()
         for k, target in enumerate(dataset.targets):
@@ -69,19 +71,19 @@ class Predictor:
         inputs = np.concatenate([obs, action_columns(action, self.factors.discrete_actions)], 1)
         x = np.zeros((len(obs), dataset.encoder.columns), np.float32)
         x[:, : inputs.shape[1]] = dataset.columns(inputs)
-        return torch.from_numpy(x)
+        return torch.from_numpy(x).to(self.model.slots.device)
 
     def _explicit(self, heads: Tensor) -> np.ndarray:
         dataset = self.dynamics.dataset
-        raw = heads[..., 0].double().numpy() * dataset.outputs.std[:, None] + dataset.outputs.mean[:, None]
+        raw = heads[..., 0].double().cpu().numpy() * dataset.outputs.std[:, None] + dataset.outputs.mean[:, None]
         for k, target in enumerate(dataset.targets):
             if target.levels:
-                raw[k] = target.coordinate.values[heads[k, :, : target.levels].argmax(-1).numpy()]
+                raw[k] = target.coordinate.values[heads[k, :, : target.levels].argmax(-1).cpu().numpy()]
         return raw
 
     def _implicit(self, scores: Tensor) -> np.ndarray:
         """(K, B, knots) scores -> (K, B) predicted values or changes."""
-        u = refine(scores).double().numpy()
+        u = refine(scores).double().cpu().numpy()
         raw = np.empty_like(u)
         grid = np.linspace(0, 1, TABLE)
         for k, target in enumerate(self.dynamics.dataset.targets):
@@ -100,7 +102,7 @@ def refine(scores: Tensor) -> Tensor:
     """(K, B, knots) -> (K, B): the winner on the grid, moved to the mean of the density around it."""
     last = scores.shape[-1] - 1
     best = scores.argmax(-1, keepdim=True)
-    around = (best + torch.arange(-WINDOW, WINDOW + 1)).clamp(0, last)
+    around = (best + torch.arange(-WINDOW, WINDOW + 1, device=scores.device)).clamp(0, last)
     weight = torch.softmax(scores.gather(-1, around), -1)
     return (weight * around).sum(-1) / last
 
@@ -108,6 +110,6 @@ def refine(scores: Tensor) -> Tensor:
 def _likeliest_level(scores: Tensor, upper: np.ndarray) -> np.ndarray:
     """(B, knots) -> (B,): the level whose interval of u holds the most probability."""
     knots = np.linspace(0, 1, scores.shape[-1])
-    level = torch.from_numpy(np.minimum(np.searchsorted(upper, knots), len(upper) - 1))
-    mass = torch.zeros(len(scores), len(upper)).index_add_(1, level, torch.softmax(scores, -1))
-    return mass.argmax(-1).numpy()
+    level = torch.from_numpy(np.minimum(np.searchsorted(upper, knots), len(upper) - 1)).to(scores.device)
+    mass = scores.new_zeros(len(scores), len(upper)).index_add_(1, level, torch.softmax(scores, -1))
+    return mass.argmax(-1).cpu().numpy()

@@ -87,7 +87,8 @@ def build_candidate_networks(
 ) -> CandidateNetworks:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return CandidateNetworks(dataset, slots, settings)
+        networks = CandidateNetworks(dataset, slots, settings)
+    return networks.to(dataset.train.device)
 
 
 def candidate_trainer(local: CandidateNetworks, dataset: TensorDataset, settings: Settings, seed: int) -> Trainer:

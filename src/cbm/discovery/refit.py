@@ -15,6 +15,7 @@ import numpy as np
 
 from cbm.discovery.regression import Basis, Gram
 from cbm.discovery.settings import (
+    BENDS,
     BETTER,
     BOOST_ROUNDS,
     CAREFUL,
@@ -52,6 +53,8 @@ class Structure:
     ridge: float = 1e-8
     rounds: int = 0
     """Of boosting, on what the closed form leaves over."""
+    bent: bool = False
+    """Whether the closed form has bends of its own linear prediction: what is cut off at a limit, or starts at one."""
 
 
 class Refits:
@@ -59,16 +62,18 @@ class Refits:
 
     def __init__(
         self, columns: np.ndarray, owner: np.ndarray, y: np.ndarray, candidates: list[int], rows: Rows,
-        structure: Structure | None = None, trees_only: bool = False,
+        structure: Structure | None = None, trees_only: bool = False, before: np.ndarray | None = None,
     ):  # fmt: skip
         """`columns` (T, C) and their `owner` (C, 2); `y` (T, q) one column, or the levels of a discrete target.
 
         `structure` as another fold has chosen it; left out, kept-out rows choose, with `trees_only` among trees.
+        `before` (T,) is what `y` is a change of, in its units; limits are those of the sum.
         """
         seen = np.asarray(np.isin(owner, candidates).all(1))
         every = np.concatenate([rows.fit, rows.kept, rows.test])
         self.fit, self.kept, self.test = np.split(np.arange(len(every)), np.cumsum([len(rows.fit), len(rows.kept)]))
         self.columns, self.owner, self.y = _taken(columns, every, seen), owner[seen], y[every]
+        self.before = None if before is None else before[every]
         self.mean = self.y[self.fit].mean(0)
         self.basis = Basis.fit(self.columns[: len(self.fit)], self.owner, _hinges(len(self.owner), len(self.fit)))
         self.features: np.ndarray | None = None
@@ -233,9 +238,29 @@ class Refits:
                 residual = y - features @ weights + gram.mean @ weights
                 loss = float((residual[len(fit) :] ** 2).mean()) + FLOOR
                 if loss < BETTER * best:
-                    found, best, left = Structure(order, ridge), loss, residual
+                    found, best = Structure(order, ridge), loss
+                    left = residual if order == 1 else left
             if best < 2 * FLOOR:
                 break
+        return self._chosen_bends(found, best, fit, kept)
+
+    def _chosen_bends(self, found: Structure, best: float, fit: np.ndarray, kept: np.ndarray) -> Structure:
+        """With bends of the linear prediction, if kept-out rows like that better."""
+        if not found.order or self.y.shape[1] > 1 or best < 2 * FLOOR:
+            return found
+        every = np.concatenate([fit, kept])
+        x, y = self.columns[every], self.y[every] - self.mean
+        before = None if self.before is None else self.before[every]
+        for order in dict.fromkeys((1, found.order)):
+            features, _ = self.basis.features(x, order, min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5))
+            gram = Gram.of(features[: len(fit)])
+            centred = y[: len(fit)] - y[: len(fit)].mean(0)
+            linear = self._linear(np.arange(features.shape[1]))
+            bent = _Bent(features, gram, features[: len(fit)].T @ centred, linear, before)
+            left = y[len(fit) :] - bent.predictions(centred, found.ridge)[len(fit) :]
+            loss = float((left**2).mean()) + FLOOR
+            if loss < BETTER * best:
+                found, best = Structure(order, found.ridge, bent=True), loss
         return found
 
     def _tame(self, residual: np.ndarray) -> bool:
@@ -264,8 +289,16 @@ class Refits:
         if hidden:
             keep = keep[~np.isin(self.of, list(hidden)).any(1)]
         assert self.features is not None
+        if structure.bent:
+            gram, moments = self.gram.among(keep), self.moments[keep]
+            fit = _Bent(self.features[:, keep], gram, moments, self._linear(keep), self.before)
+            return self.mean + fit.predictions(self.y[: len(self.fit)] - self.mean, structure.ridge)
         weights = self.gram.solve(self.moments, keep, structure.ridge)
         return np.asarray(self.features @ weights + (self.mean - self.gram.mean @ weights))
+
+    def _linear(self, keep: np.ndarray) -> np.ndarray:
+        """Places in `keep` of the columns themselves."""
+        return np.flatnonzero(np.isin(keep, self.basis.linear()))
 
     def _boost(
         self, residual: np.ndarray, hidden: set[int], rounds: int, watch: bool, careful: bool = False
@@ -284,6 +317,36 @@ class Refits:
                 result[rows, q] -= unit * model.predict(self.columns[rows], num_iteration=used, num_threads=1)
             most = max(most, used)
         return result, most
+
+
+class _Bent:
+    """A closed form with bends of what its linear part predicts; of two things, where the target is a change: of the
+    change, and of what comes out.
+
+    A motor that can do no more, a tank that is full: what is cut off is a function of a sum, and no sum of functions.
+    """
+
+    def __init__(
+        self, features: np.ndarray, gram: Gram, moments: np.ndarray, linear: np.ndarray, before: np.ndarray | None
+    ):
+        self.features, self.gram, self.moments, n = features, gram, moments, gram.rows
+        weights = gram.solve(moments, linear, RIDGES[0])
+        change = (features[:, linear] @ weights[linear]) - gram.mean[linear] @ weights[linear]
+        sums = [change] if before is None else [change, change + before[:, None]]
+        x = np.concatenate(sums, 1)
+        x = (x - x[:n].mean(0)) / np.maximum(x[:n].std(0), 1e-12)
+        basis = Basis.fit(x[:n], np.zeros((x.shape[1], 2), int), BENDS)
+        self.bends = np.delete(basis.features(x)[0], basis.linear(), 1)
+
+    def predictions(self, y: np.ndarray, ridge: float) -> np.ndarray:
+        """(T, 1) about the mean; `y` (n, 1) centred target of the fitted rows."""
+        n = self.gram.rows
+        gram = self.gram.joined(self.features[:n], self.bends[:n])
+        moments = np.concatenate([self.moments, self.bends[:n].T @ y])
+        weights = gram.solve(moments, np.arange(len(moments)), ridge)
+        split = len(self.moments)
+        told = self.features @ weights[:split] + self.bends @ weights[split:]
+        return np.asarray(told - gram.mean @ weights)
 
 
 def _clearest(features: np.ndarray, residual: np.ndarray) -> float:

@@ -34,6 +34,11 @@ class Basis:
         """The inputs that each function of one column belongs to."""
         return [own for own, knots in zip(self.owner, self.knots) for _ in range(1 + len(knots))]
 
+    def linear(self) -> np.ndarray:
+        """Places of the columns themselves among their functions."""
+        sizes = [1 + len(knots) for knots in self.knots]
+        return np.cumsum([0, *sizes[:-1]])
+
     def features(self, x: np.ndarray, order: int = 1, most: int = MOST_POWERS) -> tuple[np.ndarray, np.ndarray]:
         """(T, F) functions of one column each, then products of two (order 2), or powers of all (order 3, where these
         are at most `most`); and (F, W) the inputs they belong to."""
@@ -131,6 +136,17 @@ class Gram:
     def of(cls, features: np.ndarray) -> Gram:
         mean = features.mean(0)
         return cls(features.T @ features - len(features) * np.outer(mean, mean), mean, len(features))
+
+    def among(self, keep: np.ndarray) -> Gram:
+        """Of some of the features."""
+        return Gram(self.gram[np.ix_(keep, keep)], self.mean[keep], self.rows)
+
+    def joined(self, features: np.ndarray, more: np.ndarray) -> Gram:
+        """With more features (T, M) beside those (T, F) that it is of."""
+        mean = more.mean(0)
+        across = features.T @ more - self.rows * np.outer(self.mean, mean)
+        own = more.T @ more - self.rows * np.outer(mean, mean)
+        return Gram(np.block([[self.gram, across], [across.T, own]]), np.concatenate([self.mean, mean]), self.rows)
 
     def solve(self, moments: np.ndarray, keep: np.ndarray, ridge: float) -> np.ndarray:
         """Coefficients of the features in `keep`, zero elsewhere; `ridge` is relative to each feature's own size."""

@@ -6,18 +6,20 @@ import hashlib
 import json
 import shutil
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cbm.checks import is_number
 from cbm.data.transitions import Transitions
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.settings import Settings
-from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.knowledge import Knowledge
-from cbm.runs.files import atomic_write_text
+from cbm.runs.directory import RESULT, RunDirectory
+from cbm.runs.files import parse_json
 
 if TYPE_CHECKING:
     from cbm.discovery.network_pipeline import Report
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from cbm.discovery.predict import Predictor
 
 HORIZONS = (1, 2, 5, 10, 20)  # steps of the rollouts whose error is reported
+METRICS = "metrics.jsonl"
 STAGES = {"dynamics: evidence": "dynamics", "rewards: evidence": "rewards"}
 
 
@@ -32,51 +35,40 @@ class RunFiles:
     """The run directory of one call, or none."""
 
     def __init__(self, run: Path | None, data: Transitions, settings: Settings, seed: int, knowledge: Knowledge | None):
-        self.run = Path(run) if run is not None else None
         self.data = data
-        if self.run is not None:
-            self.config = {
-                "command": "discover", "settings": settings.to_json(), "seed": seed,
+        self.directory: RunDirectory | None = None
+        if run is not None:
+            config = {
+                "settings": settings.to_json(), "seed": seed,
                 "knowledge": knowledge.to_json() if knowledge else None, "factors": data.factors.to_json(),
                 "transitions": len(data), "data": fingerprint(data),
             }  # fmt: skip
-
-    @property
-    def checkpoint(self) -> Path | None:
-        return None if self.run is None else self.run / "checkpoint" / "state.safetensors"
+            self.directory = RunDirectory(run, "discover", config)
 
     @property
     def jobs(self) -> Path | None:
         """Where finished jobs are kept."""
-        return None if self.run is None else self.run / "checkpoint"
+        return None if self.directory is None else self.directory.checkpoint
 
     def finished(self) -> CausalGraph | None:
         """The graph of a settled run of the same call; another call's directory is refused."""
-        if self.run is None or not (self.run / "config.json").exists():
+        if self.directory is None or not self.directory.is_finished():
             return None
-        try:
-            stored = json.loads((self.run / "config.json").read_text())
-        except ValueError as error:
-            raise DataError(f"{self.run / 'config.json'} is not JSON: {error}") from error
-        same = json.loads(json.dumps(self.config))
-        differing = sorted(k for k in same if not isinstance(stored, dict) or stored.get(k) != same[k])
-        if differing:
-            raise DataError(
-                f"{self.run} holds another run (different {', '.join(differing)}); choose another directory"
-            )
-        if (self.run / "result.json").exists() and (graph := CausalGraph.load(self.run)).is_settled:
-            return graph
-        return None
+        graph = CausalGraph.load(self.directory.path)
+        return graph if graph.is_settled else None
+
+    def owned(self) -> AbstractContextManager[None]:
+        """The directory, made if need be, as this call's alone."""
+        return nullcontext() if self.directory is None else self.directory.owned()
+
+    def checkpoint(self) -> Checkpoint:
+        """What an earlier call left, or an empty one."""
+        if self.directory is None:
+            return Checkpoint(None)
+        return Checkpoint(self.directory.checkpoint, self.directory.lock.check)
 
     def begin(self) -> None:
-        if self.run is None:
-            return
-        try:
-            self.run.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"cannot create {self.run}: {error.strerror}") from error
-        self._write("config.json", self.config)
-        if self.data.truth is not None:
+        if self.directory is not None and self.data.truth is not None:
             names = self.data.factors.names
             rewards = {
                 k: [n for n, yes in zip(names, v, strict=True) if yes] for k, v in self.data.truth_rewards.items()
@@ -86,33 +78,30 @@ class RunFiles:
                 "adjacency": self.data.truth.astype(int).tolist(),
                 "rewards": rewards,
             }
-            self._write("truth.json", truth)
+            self.directory.write_json("truth.json", truth)
 
     def reporter(self, checkpoint: Checkpoint, progress: Progress | None, started: float) -> Report:
         """Writes metrics (from the last checkpointed step on) and passes progress along."""
-        log = self._metrics(checkpoint)
+        self._cut_metrics(checkpoint)
 
         def report(stage: str, done: float, numbers: dict[str, float]) -> None:
             checkpoint.notes["elapsed"] = time.perf_counter() - started
-            if numbers and log is not None:
+            if numbers and self.directory is not None:
                 row = {"phase": stage, **{k: round(v, 5) for k, v in numbers.items()}}
-                with log.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+                self.directory.append(METRICS, json.dumps(row))
             if progress:
                 progress(STAGES.get(stage, stage), min(done, 1.0))
 
         return report
 
-    def _metrics(self, checkpoint: Checkpoint) -> Path | None:
-        """A resumed run repeats the steps after its last checkpoint: their old lines go."""
-        if self.run is None:
-            return None
-        path = self.run / "metrics.jsonl"
-        kept = (
-            [line for line in path.read_text().splitlines() if _still_true(line, checkpoint)] if path.exists() else []
-        )
-        atomic_write_text(path, "".join(line + "\n" for line in kept))
-        return path
+    def _cut_metrics(self, checkpoint: Checkpoint) -> None:
+        """A resumed run repeats the steps after its last checkpoint: their old lines go, and damaged ones."""
+        if self.directory is None:
+            return
+        path = self.directory.path / METRICS
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+        kept = [line for line in lines if _still_true(line, checkpoint)]
+        self.directory.write_text(METRICS, "".join(line + "\n" for line in kept))
 
     def finish(
         self,
@@ -122,11 +111,12 @@ class RunFiles:
         seconds: float,
         updates: dict[str, int],
     ) -> None:
-        if self.run is None:
+        if self.directory is None:
             return
         if predictor is not None:
-            self._write("prediction.json", prediction_errors(predictor, held))
-        graph.save(self.run / "graph.json")
+            self.directory.write_json("prediction.json", prediction_errors(predictor, held))
+        self.directory.lock.check()
+        graph.save(self.directory.path / "graph.json")
         result: dict[str, Any] = {
             "seconds": round(seconds, 2),
             "updates": updates,
@@ -137,27 +127,26 @@ class RunFiles:
         }
         if self.data.truth is not None:
             result["score"] = graph.compare(self.data.truth).to_json()
-        self._write("result.json", result)
+        self.directory.write_json(RESULT, result)
         if graph.is_settled:  # what jobs share can be made again from the log
-            shutil.rmtree(self.run / "checkpoint" / "shared", ignore_errors=True)
-            shutil.rmtree(self.run / "checkpoint" / "jobs", ignore_errors=True)
+            shutil.rmtree(self.directory.checkpoint / "shared", ignore_errors=True)
+            shutil.rmtree(self.directory.checkpoint / "jobs", ignore_errors=True)
 
     def save(self, graph: CausalGraph) -> None:
         """Write a graph to which something was added."""
-        if self.run is not None:
-            graph.save(self.run / "graph.json")
-
-    def _write(self, name: str, content: Any) -> None:
-        assert self.run is not None
-        atomic_write_text(self.run / name, json.dumps(content, indent=1) + "\n")
+        if self.directory is not None:
+            self.directory.lock.check()
+            graph.save(self.directory.path / "graph.json")
 
 
 def _still_true(line: str, checkpoint: Checkpoint) -> bool:
     """Whether a logged line belongs to a finished stage, or to the running one up to its checkpoint."""
     try:
-        row = json.loads(line)
+        row = parse_json(line)
         phase, step = row["phase"], row["step"]
-    except (ValueError, KeyError, TypeError):  # cut off by a kill
+        if not isinstance(phase, str) or not is_number(step):
+            return False
+    except (ValueError, KeyError, TypeError, RecursionError):  # cut off by a kill
         return False
     if checkpoint.has(f"{phase}.cmi") or checkpoint.has(f"{phase}.done"):
         return True

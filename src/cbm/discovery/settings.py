@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
+from cbm.checks import above, at_least, check_record, record_from_json
 from cbm.errors import DataError
 
 ModelName = Literal["implicit", "explicit", "demi"]
@@ -53,7 +54,7 @@ class Settings:
     """Whether models of the dynamics see the action before, too. auto: where most rows continue another one."""
     folds: int = 3
     """Parts into which episodes are divided; each is tested by models fitted to the others."""
-    most_rows: int = 100_000
+    most_rows: int = 60_000
     """Rows that refits use, in whole episodes. More: weaker effects are seen, in more time and memory."""
     kept_one_in: int = 6
     """Of the episodes that models are fitted to, one in so many is kept out to choose between models."""
@@ -87,19 +88,17 @@ class Settings:
     """What a reward may depend on, beside the action: the state after the step, the state before it, or both."""
 
     def __post_init__(self) -> None:
-        for name, low in (
-            ("width", 1),
-            ("depth", 1),
-            ("code", 1),
-            ("knots", 3),
-            ("candidates", 1),
-            ("batch", 2),
-        ):
-            if getattr(self, name) < low:
-                raise DataError(f"setting {name} must be at least {low}, got {getattr(self, name)}")
-        if not 0 < self.held_out < 1 or not 0 <= self.full_share < 1:
-            raise DataError("settings held_out and full_share must lie between 0 and 1")
-        if self.shadows < 0 or (self.rule == "calibrated" and self.shadows < 2):
+        one, zero, share = at_least(1), at_least(0), at_least(0, 1)
+        check_record(
+            self, width=one, depth=one, code=one, knots=at_least(3), candidates=one, batch=at_least(2), updates=one,
+            prediction_updates=zero, folds=at_least(2), most_rows=one, kept_one_in=at_least(2), evaluation_rows=one,
+            score_penalty=zero, slope_penalty=zero, learning_rate=above(0), weight_decay=zero, shadows=zero,
+            false_discovery_rate=above(0, 1), miss_rate=above(0, 1), held_out=above(0, 1), full_share=share,
+            epsilon=zero, smallest_effect=zero, strongest_share=share,
+        )  # fmt: skip
+        if self.held_out == 1 or self.full_share == 1:
+            raise DataError("settings held_out and full_share must be less than 1")
+        if self.rule == "calibrated" and self.shadows < 2:
             raise DataError(f"the calibrated rule needs at least 2 shadows, got {self.shadows}")
 
     def to_json(self) -> dict[str, Any]:
@@ -107,10 +106,7 @@ class Settings:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Settings:
-        unknown = set(data) - {field.name for field in fields(cls)}
-        if unknown:
-            raise DataError(f"unknown settings: {', '.join(sorted(unknown))}")
-        return cls(**data)
+        return record_from_json(cls, data)
 
 
 def preset(name: Preset, model: ModelName = "implicit") -> Settings:
@@ -187,6 +183,7 @@ POWER_REACH = 8.0  # deviations of a column at which its powers are cut off
 CONSTANT = 1e-12  # variance, in units of the column's, below which a feature says nothing
 
 # Refits
+BENDS = 15  # of a linear prediction: limits at which it is cut off
 MOST_HINGES = 31  # of one column in refits: what is not fitted looks like an effect of all that goes with it
 MOST_SINGLES = 400  # functions of one column each, of all columns together
 ROWS_PER_SINGLE = 20  # at least, beyond the usual number of hinges
@@ -214,7 +211,9 @@ FEW_CANDIDATES = 6  # that are not worth pruning
 PRUNED_ROWS = 5000  # below which a group's effect is too uncertain for pruning
 MOST_ADDED = 6  # candidates that the third look brings back
 BUNDLED = 20.0  # deviations of a chi-square, for inputs that hardly vary apart and show only together
-WEAK = 0.1  # nats, below which an effect must also be more than that of a stand-in
+WEAK = 0.1  # nats, below which an effect must also hold against better models without the input ...
+WEAK_SHARE = 0.25  # ... as it must below this share of all that is known of the target: where there is no noise, a
+# little misfit is worth many nats
 CONCEIVABLE = 1.7  # errors of one fold, below which three folds together cannot make an edge: no stand-in is needed
 CONTROLS = 2  # shadows among the candidates of each target
 PLANTED = 0.02  # nats of the planted effect
@@ -233,7 +232,8 @@ BLIND_SHARE = 0.5  # ... to its inputs: half of all that is known of it is no hi
 FEW_TESTED = 2000  # rows of a fold, from which on a log is not too short to rule anything out
 RARE = 30  # rows in which something must change for its absence of effects to count
 DOMINANT = 3.0  # times the effect of an input: a mate in its bundle with a larger one casts doubt on it
-DOUBTFUL = 1.0  # errors above zero from which on other folds are asked, and a cell that they do not settle is undecided
+ASKED = 0.5  # errors above zero on the first fold, from which on the other folds are asked
+DOUBTFUL = 1.0  # errors above zero from which on a cell that all folds do not settle is undecided
 
 # Networks: verdicts
 SHADOW_DEVIATIONS = 4.0  # how far beyond the scatter of the shadows an effect must lie

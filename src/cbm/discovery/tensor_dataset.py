@@ -7,7 +7,7 @@ far more than an episode. They show what "no effect" looks like for this model o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -40,6 +40,14 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    def to(self, device: torch.device) -> Rows:
+        parts = {name: getattr(self, name).to(device) for name in ("x", "u", "width", "y", "level")}
+        return replace(self, **parts)
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,10 @@ class TensorDataset:
     """Which column each shadow is a shifted copy of."""
     train: Rows
     held: Rows
+
+    def to(self, device: torch.device) -> TensorDataset:
+        """The rows on a device. The encoder stays on the CPU, where models are built; each model moves its own."""
+        return replace(self, train=self.train.to(device), held=self.held.to(device))
 
     @property
     def inputs(self) -> int:

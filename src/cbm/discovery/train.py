@@ -32,6 +32,7 @@ from cbm.discovery.settings import (
     Settings,
 )
 from cbm.discovery.tensor_dataset import TensorDataset
+from cbm.runs.checkpoint import copy_tensor
 
 
 @dataclass
@@ -76,7 +77,10 @@ def interrupt_deferred() -> Iterator[None]:
 
 
 class Trainer:
-    """One model on one dataset; everything that changes during training is in `state()`."""
+    """One model on one dataset; everything that changes during training is in `state()`.
+
+    Model and rows are on one device. Random numbers are drawn on the CPU, and the state is kept there.
+    """
 
     def __init__(self, model: MaskedModel, dataset: TensorDataset, settings: Settings, seed: int):
         self.row_size = numbers_per_row(dataset, settings)
@@ -128,7 +132,8 @@ class Trainer:
             self.refocus()
         if self.step % WATCH_EVERY == 0:
             self.watch()
-        draw = torch.randint(len(self.rows), (min(self.settings.batch, len(self.rows)),), generator=self.generator)
+        size = min(self.settings.batch, len(self.rows))
+        draw = torch.randint(len(self.rows), (size,), generator=self.generator).to(self.rows.device)
         return self.learn(Batch.of(self.dataset.train, self.rows[draw], self.generator), within)
 
     def learn(self, batch: Batch, within: float) -> dict[str, Tensor]:
@@ -138,7 +143,7 @@ class Trainer:
             group["lr"] = self.settings.learning_rate * warm * cosine
             group["weight_decay"] = self.decay
         full_share = 0.0 if self.settings.teaching else self.settings.full_share
-        dropped = self.model.draw(len(batch.x), full_share, self.focus, self.generator)
+        dropped = self.model.draw(len(batch.x), full_share, self.focus, self.generator).to(batch.x.device)
         loss, numbers = self.model.loss(batch, dropped, self.generator)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -154,8 +159,8 @@ class Trainer:
         least, cells = WATCHED
         size = min(len(rows) // 20, max(least, cells // max(len(self.dataset.targets), 1)))
         if type(self.model).full_loss is MaskedModel.full_loss or size < least // 10:
-            return None, torch.arange(len(rows))
-        order = torch.from_numpy(pick_rows(rows.cluster, len(rows), seed))
+            return None, torch.arange(len(rows), device=rows.device)
+        order = torch.from_numpy(pick_rows(rows.cluster, len(rows), seed)).to(rows.device)
         noise = torch.Generator().manual_seed(seed)
         kept_out, seen = (Batch.of(rows, part, noise) for part in (order[:size], order[-size:]))
         return (kept_out, seen), order[size:].sort().values
@@ -247,7 +252,7 @@ class Trainer:
         tensors["step"] = torch.tensor([self.step, self.phase, self.refocused])
         tensors["focus"] = self.focus
         tensors["decay"] = torch.tensor([self.decay, *self.best], dtype=torch.float64)
-        return tensors
+        return {name: tensor.cpu() for name, tensor in tensors.items()}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Undo of `state()`; names and shapes are checked by the copies."""
@@ -258,13 +263,21 @@ class Trainer:
         if self.phase >= 0:
             self.model.enter_phase(self.phase)
             self.optimizer = self._optimizer(self.phase)
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(tensors[f"model.{name}"])
-                self.average[name].copy_(tensors[f"average.{name}"])
+        for name, parameter in self.model.named_parameters():
+            copy_tensor(parameter, tensors, f"model.{name}")
+            copy_tensor(self.average[name], tensors, f"average.{name}")
         for k, parameter in enumerate(self.phases[max(self.phase, 0)]):
             prefix = f"optimizer.{k}."
-            found = {key[len(prefix) :]: v.clone() for key, v in tensors.items() if key.startswith(prefix)}
+            own = {key[len(prefix) :]: v for key, v in tensors.items() if key.startswith(prefix)}
+            found = {key: v.to(parameter.device, copy=True) for key, v in own.items()}
             if found:
-                self.optimizer.state[parameter] = found
+                self.optimizer.state[parameter] = _moments(found, parameter, prefix)
         self.generator.set_state(tensors["generator"])
+
+
+def _moments(found: dict[str, Tensor], parameter: Tensor, prefix: str) -> dict[str, Tensor]:
+    """Adam's state of one parameter, as a checkpoint has it."""
+    for name, shape in (("step", torch.Size()), ("exp_avg", parameter.shape), ("exp_avg_sq", parameter.shape)):
+        if name not in found or found[name].shape != shape:
+            raise ValueError(f"{prefix}{name} is missing or has another shape than {tuple(shape)}")
+    return found

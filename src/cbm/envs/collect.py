@@ -11,6 +11,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -152,6 +153,15 @@ def _start_worker(recipe: Recipe) -> None:
     global _worker_recipe
     _worker_recipe = recipe
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for the rows says that it was interrupted
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """However the process that waits for the rows ends, nobody needs them any more."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _job(job: tuple[str, int, np.random.SeedSequence]) -> Rows:

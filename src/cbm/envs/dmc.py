@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from cbm.data.factors import Factors, Variable
+from cbm.envs.registry import install_command
 from cbm.envs.screen import check_picture, import_simulator
 from cbm.envs.waves import Waves
 from cbm.envs.world import Policy, Rng, WorldBase, check_policy, check_values
 from cbm.errors import DataError
 
 LARGEST = (1280, 960)  # width and height of pictures
-INSTALL = "pip install 'cbm-rl[mujoco]'"
 
 
 class DmcWorld(WorldBase):
@@ -35,7 +35,8 @@ class DmcWorld(WorldBase):
     truth_rewards: dict[str, np.ndarray]
 
     def __init__(self) -> None:
-        self._mujoco, suite = (import_simulator(name, self.name, INSTALL) for name in ("mujoco", "dm_control.suite"))
+        install = install_command("mujoco", ("dm_control",))
+        self._mujoco, suite = (import_simulator(name, self.name, install) for name in ("mujoco", "dm_control.suite"))
         self._random = np.random.RandomState(0)  # the kind of generator that dm_control takes; seeded at each reset
         self._env = suite.load(self.name, self.task, task_kwargs={"random": self._random})
         self._physics = self._env.physics
@@ -53,7 +54,7 @@ class DmcWorld(WorldBase):
         self.action_size = len(self.factors.action_names)
         self.frames_per_second = round(1 / self._env.control_timestep())
         d = len(self.factors)
-        self.truth = np.ones((d, d + 1), dtype=bool)  # see docs/worlds_dmc.md for why nothing is left out
+        self.truth = np.ones((d, d + 1), dtype=bool)  # see docs/reference/world-dmc.md for why nothing is left out
 
     # What the two differ in
 

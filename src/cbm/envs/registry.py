@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import sys
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from cbm.envs.distractors import Distractors
 from cbm.envs.world import World, whole_number
 from cbm.errors import DataError, unknown_name
 
-SIMULATORS = {"numpy": (), "mujoco": ("mujoco", "dm_control"), "robosuite": ("mujoco", "robosuite")}
+SIMULATORS = {"numpy": (), "mujoco": ("mujoco",), "robosuite": ("mujoco", "robosuite")}
 """The modules that each backend needs; all but the first come with an extra of the same name."""
 
 
@@ -38,6 +39,8 @@ class Entry:
     """What there is to do in it, the default task first."""
     backends: tuple[str, ...] = ("numpy",)
     """What can simulate it."""
+    needs: tuple[str, ...] = ()
+    """Modules that it needs beside its backend."""
 
     def load(self) -> type[World]:
         module, name = self.constructor.split(":")
@@ -97,6 +100,7 @@ WORLDS = {
             variables=17,
             tasks=("run",),
             backends=("mujoco",),
+            needs=("dm_control",),
         ),
         Entry(
             "walker",
@@ -106,6 +110,7 @@ WORLDS = {
             variables=24,
             tasks=("walk",),
             backends=("mujoco",),
+            needs=("dm_control",),
         ),
     )
 }
@@ -151,9 +156,9 @@ def list_worlds() -> list[dict[str, Any]]:
 
 def _summary(entry: Entry) -> dict[str, Any]:
     missing = {
-        backend: f"pip install 'cbm-rl[{backend}]'"
+        backend: install_command(backend, entry.needs)
         for backend in entry.backends
-        if not all(importlib.util.find_spec(module) for module in SIMULATORS[backend])
+        if not all(importlib.util.find_spec(module) for module in (*SIMULATORS[backend], *entry.needs))
     }
     return {
         "name": entry.name,
@@ -163,6 +168,13 @@ def _summary(entry: Entry) -> dict[str, Any]:
         "backends": list(entry.backends),
         "true_graph": True,
     } | ({"missing": missing} if missing else {})
+
+
+def install_command(backend: str, needs: tuple[str, ...] = ()) -> str:
+    """What brings a backend. dm_control's mazes have no wheel for Python 3.13, and nothing here uses them."""
+    command = f"pip install 'cbm-rl[{backend}]'"
+    apart = "dm_control" in needs and sys.version_info >= (3, 13)
+    return f"{command} && pip install --no-deps dm_control==1.0.41" if apart else command
 
 
 def register_envs() -> None:

@@ -14,6 +14,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
+from cbm.checks import is_number
 from cbm.data.factors import Factors
 from cbm.errors import DataError
 
@@ -231,8 +232,8 @@ def whole_number(world: str, option: str, value: object, at_least: int) -> int:
 
 def real_number(world: str, option: str, value: object, above: float, at_most: float) -> float:
     """An option that measures something."""
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    size = float(cast(float, value)) if number else np.nan
+    plain = value.item() if isinstance(value, np.integer | np.floating) else value
+    size = float(plain) if is_number(plain) else np.nan
     if above < size <= at_most:
         return size
     raise DataError(f"{world}: option {option!r} must be a number > {above:g} and <= {at_most:g}, not {value!r}")

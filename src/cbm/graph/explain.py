@@ -110,10 +110,11 @@ class _Link:
     def evidence(self) -> str:
         limit = "" if math.isnan(self.limit) else f", limit of detection {self.limit:.3g}"
         size = plus_minus(self.cmi, self.stderr)
-        return f"{self.cause} -> {self.effect} CMI {size}, threshold {self.threshold:.3g} ({self.verdict}){limit}"
+        link = f"{self.cause}{self.arrow()}{self.effect}"
+        return f"{link} CMI {size}, threshold {self.threshold:.3g} ({self.verdict}){limit}"
 
     def doubt(self) -> str:
-        return f"{self.cause} -> {self.effect}: {self.reason or 'no reason is recorded'}"
+        return f"{self.cause}{self.arrow()}{self.effect}: {self.reason or 'no reason is recorded'}"
 
 
 @dataclass(frozen=True)

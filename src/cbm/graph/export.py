@@ -17,7 +17,7 @@ import numpy as np
 
 from cbm.errors import DataError, unknown_name
 from cbm.graph.graph import ACTION, REWARD_PREFIX, CausalGraph
-from cbm.runs.files import atomic_write_bytes
+from cbm.runs.files import atomic_write_bytes, csv_text
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -117,7 +117,7 @@ def _csv(graph: CausalGraph) -> str:
     writer = csv.writer(buffer)
     writer.writerow(["cause", "effect", "cmi", "stderr", "verdict", "edge"])
     for cause, effect, cmi, stderr, verdict, present in _cells(graph):
-        writer.writerow([cause, effect, f"{cmi:.6g}", f"{stderr:.6g}", verdict, int(present)])
+        writer.writerow([csv_text(cause), csv_text(effect), f"{cmi:.6g}", f"{stderr:.6g}", verdict, int(present)])
     return buffer.getvalue()
 
 

@@ -31,6 +31,7 @@ from cbm.graph.checks import (
     verdicts,
     zeros_and_ones,
 )
+from cbm.graph.display import plot_matrix, report_html, summary_of
 from cbm.graph.json_format import ACTION, REWARD_PREFIX, SCHEMA, graph_from_json, graph_to_json, variable_names
 from cbm.graph.reward import ActionEffect, RewardGraph
 from cbm.graph.rules import RULES, Rule, ancestors, cbm_abstraction, cdl_abstraction
@@ -44,7 +45,7 @@ BoolArray = NDArray[np.bool_]
 TextArray = NDArray[np.str_]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CausalGraph:
     """adjacency[i, j] is true when variable j at time t causes variable i at t+1; the action comes last.
 
@@ -118,6 +119,17 @@ class CausalGraph:
 
     def __len__(self) -> int:
         return len(self.variables)
+
+    def __repr__(self) -> str:
+        return summary_of(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the heat map and the minimal states, as the report draws them."""
+        return report_html(self)
+
+    def plot(self, reward: str | None = None, ax: Any = None) -> Any:
+        """Draw the matrix with matplotlib and return its axes; with a reward, the names that it needs are bold."""
+        return plot_matrix(self, reward, ax)
 
     def stronger(self, nats: float) -> CausalGraph:
         """The same without effects of fewer nats; what a variable does to its own future stays.

@@ -18,7 +18,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from cbm.jobs.job import Job, job_error
+from cbm.jobs.job import Cause, Job, job_error
 from cbm.jobs.shared import Shared
 from cbm.jobs.store import Store
 
@@ -44,10 +44,10 @@ class Outcome:
     ending: Ending
     """done: its result is at hand. raised: the job's own error. lost: whoever ran it is gone."""
     message: str | None = None
-    """The text of a DataError, or how a lost attempt ended."""
+    """The text of the error, or how a lost attempt ended."""
     trace: str = ""
-    bad_input: bool = False
-    """Whether the error was a DataError: then another try would end in the same way."""
+    cause: Cause = "other"
+    """Of the job's own error; after "data" and "write" another try would end in the same way."""
 
 
 @dataclass(frozen=True)
@@ -235,15 +235,15 @@ class _Batch:
         key, kind = attempt.job.key, outcome.ending
         self.mishaps[key, kind] = times = self.mishaps.get((key, kind), 0) + 1
         allowed = self.retry.lost if kind == "lost" else self.retry.raised
-        if times <= allowed and not outcome.bad_input:
+        if times <= allowed and outcome.cause == "other":
             self.todo.appendleft(attempt.job)
-            self._tell("retried", key, outcome.message or _last_line(outcome.trace))
+            self._tell("retried", key, (outcome.message or "") if kind == "lost" else _last_line(outcome.trace))
             return
         error = _error(attempt, outcome, times)
         if self.failures is None:
             raise error
         self.failures.append(Failure(key, error, outcome.trace or str(error), attempt.number))
-        self._tell("failed", key, str(error).strip().splitlines()[-1])
+        self._tell("failed", key, _last_line(str(error)))
 
     def _tell(self, kind: Literal["started", "done", "retried", "failed"], key: str, detail: str = "") -> None:
         if self.watch is not None:
@@ -256,7 +256,7 @@ def _error(attempt: Attempt, outcome: Outcome, times: int) -> Exception:
         often = {1: "once", 2: "twice"}.get(times, f"{times} times")
         last = f", the last time {outcome.message}" if times > 1 else f", {outcome.message}"
         return RuntimeError(f"job {key!r}: its worker ended {often}{last}")
-    return job_error(key, outcome.message if outcome.bad_input else None, outcome.trace)
+    return job_error(key, outcome.cause, outcome.message or "", outcome.trace)
 
 
 def _last_line(text: str) -> str:

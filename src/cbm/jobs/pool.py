@@ -25,8 +25,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from cbm.errors import DataError
 from cbm.jobs.executor import Attempt, Executor, Outcome
+from cbm.jobs.job import cause_of
 from cbm.jobs.shared import Shared
 from cbm.jobs.store import Store
 
@@ -73,8 +73,7 @@ class InProcess(Executor):
         try:
             self._results[attempt.token] = attempt.job.call(self._shared)
         except (Exception, SystemExit) as error:
-            bad, trace = isinstance(error, DataError), traceback.format_exc()
-            return Outcome(attempt.token, "raised", str(error) if bad else None, trace, bad)
+            return Outcome(attempt.token, "raised", str(error), traceback.format_exc(), cause_of(error))
         return Outcome(attempt.token, "done")
 
     def _keep(self, attempt: Attempt, store: Store) -> None:
@@ -153,8 +152,7 @@ class Processes(Executor):
             assert reply["key"] == attempt.job.key
             if reply["ok"]:
                 return Outcome(attempt.token, "done")
-            message_of_user = reply["data_error"]
-            return Outcome(attempt.token, "raised", message_of_user, reply["traceback"], message_of_user is not None)
+            return Outcome(attempt.token, "raised", reply["message"], reply["traceback"], reply["cause"])
         return None
 
     def _lost(self, number: int, attempt: Attempt) -> Outcome:

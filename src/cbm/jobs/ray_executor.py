@@ -20,7 +20,7 @@ from ray import exceptions
 import cbm
 from cbm.errors import DataError
 from cbm.jobs.executor import Attempt, Executor, Outcome, Retry
-from cbm.jobs.job import Job
+from cbm.jobs.job import Cause, Job, cause_of
 from cbm.jobs.pool import worker_environment
 from cbm.jobs.shared import Shared
 from cbm.jobs.store import Store, packed
@@ -118,8 +118,8 @@ class RayExecutor(Executor):
         if isinstance(reply, bytes):
             self._results[token] = reply
             return Outcome(token, "done")
-        message, trace = reply
-        return Outcome(token, "raised", message, trace, message is not None)
+        cause, message, trace = reply
+        return Outcome(token, "raised", message, trace, cause)
 
     def _keep(self, attempt: Attempt, store: Store) -> None:
         store.put_packed(attempt.job.key, self._results.pop(attempt.token))
@@ -152,15 +152,15 @@ def connect(address: str | None, workers: int | None = None) -> None:
 
 
 @ray.remote(num_cpus=1, max_retries=0)
-def _task(request: dict[str, Any], arrays: dict[str, ray.ObjectRef]) -> bytes | tuple[str | None, str]:
-    """One attempt; returns the packed result or, for an error, the text of a DataError (or None) and the trace."""
+def _task(request: dict[str, Any], arrays: dict[str, ray.ObjectRef]) -> bytes | tuple[Cause, str, str]:
+    """One attempt; returns the packed result or, for an error, its cause, its text and the trace."""
     try:
         if request["version"] != cbm.__version__:
             raise DataError(f"this node has cbm {cbm.__version__}, the command runs cbm {request['version']}")
         job = Job(request["key"], request["function"], request["options"])
         return packed(job.call(ObjectStore(arrays)))
     except (Exception, SystemExit) as error:
-        return str(error) if isinstance(error, DataError) else None, traceback.format_exc()
+        return cause_of(error), str(error), traceback.format_exc()
 
 
 class ObjectStore(Shared):

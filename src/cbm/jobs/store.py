@@ -16,7 +16,7 @@ import numpy as np
 
 from cbm.errors import DataError
 from cbm.jobs.files import check_name, plain_arrays
-from cbm.runs.files import atomic_file, atomic_write_bytes
+from cbm.runs.files import atomic_file, atomic_write_bytes, write_failed
 
 _DIGEST = "sha256"
 _ABANDONED = 600.0  # seconds without a write, after which a temporary file belongs to nobody
@@ -95,7 +95,10 @@ class Store:
 
     def adopt(self, key: str, token: str) -> None:
         """The result of this attempt becomes that of the job."""
-        os.replace(self.attempt_file(key, token), self.file(key))
+        try:
+            os.replace(self.attempt_file(key, token), self.file(key))
+        except OSError as error:
+            raise write_failed(self.file(key), error) from error
 
     def _sweep(self) -> None:
         """Remove what killed processes left; by age, since the process may run on another machine."""
@@ -110,10 +113,13 @@ class Store:
 
 def write_attempt(file: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write a result under the name of an attempt; nobody reads it before it is adopted, whole and flushed."""
-    with open(file, "wb") as target:
-        pack(target, arrays)
-        target.flush()
-        os.fsync(target.fileno())
+    try:
+        with open(file, "wb") as target:
+            pack(target, arrays)
+            target.flush()
+            os.fsync(target.fileno())
+    except OSError as error:
+        raise write_failed(file, error) from error
 
 
 def pack(target: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:

@@ -18,8 +18,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
-from cbm.errors import DataError
-from cbm.jobs.job import Job
+from cbm.jobs.job import Job, cause_of
 from cbm.jobs.shared import Shared
 from cbm.jobs.store import write_attempt
 
@@ -47,9 +46,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         # Opened anew for every job: the arrays may have been replaced since the last one.
         write_attempt(Path(request["out"]), job.call(Shared(request["shared"])))
     except (Exception, SystemExit) as error:
-        Path(request["out"]).unlink(missing_ok=True)
-        message = str(error) if isinstance(error, DataError) else None
-        return {"key": request["key"], "ok": False, "data_error": message, "traceback": traceback.format_exc()}
+        with suppress(OSError):
+            Path(request["out"]).unlink(missing_ok=True)
+        about = {"cause": cause_of(error), "message": str(error), "traceback": traceback.format_exc()}
+        return {"key": request["key"], "ok": False, **about}
     return {"key": request["key"], "ok": True}
 
 

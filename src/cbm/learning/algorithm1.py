@@ -29,6 +29,7 @@ from cbm.learning.replay import Replay
 from cbm.learning.runfiles import RunFiles
 from cbm.learning.task_env import TaskEnv, make_task_env, oracle
 from cbm.learning.vector_env import EpisodeCounter
+from cbm.runs.checkpoint import usable
 
 PRETRAINING = 10
 """Updates on a log before the first step, in units of those of a decision."""
@@ -58,7 +59,12 @@ def learn(plan: Plan, run: Path, progress: Progress | None = None) -> dict[str, 
     plan.check(task_env)
     files = RunFiles(run, plan.config(task_env))
     finished = files.result()
-    return finished if finished is not None else Learning(plan, task_env, files, progress).run()
+    if finished is not None:
+        return finished
+    learning = Learning(plan, task_env, files, progress)
+    with files.directory.owned():
+        finished = files.result()  # another process may have finished it since
+        return finished if finished is not None else learning.run()
 
 
 class Learning:
@@ -77,6 +83,8 @@ class Learning:
         self.spent: dict[str, float] = {}
         """Seconds by what they were spent on."""
         self.earlier, self.started = 0.0, time.perf_counter()
+        self.saved = self.started
+        """When the last checkpoint was written."""
 
     def run(self) -> dict[str, Any]:
         plan, settings, replay = self.plan, self.settings, self.replay
@@ -111,7 +119,7 @@ class Learning:
                     if stopped():
                         self._save()
                         raise KeyboardInterrupt
-                    if self._reached(settings.checkpoint_every) and self.step < plan.steps:
+                    if self._checkpoint_is_due() and self.step < plan.steps:
                         self._save()
                 for learner in learners:
                     learner.leave()
@@ -137,6 +145,11 @@ class Learning:
         late = settings.abstraction_until is not None and self.step > settings.abstraction_until
         first = max(settings.abstraction_from, self.warm_up)
         return not late and self._reached(settings.abstraction_every, first) and self.replay.measurable
+
+    def _checkpoint_is_due(self) -> bool:
+        """By steps, and by time where steps take long."""
+        waited = time.perf_counter() - self.saved
+        return self._reached(self.settings.checkpoint_every) or waited >= 60 * self.settings.checkpoint_minutes
 
     # Parts of the loop that also write the log
 
@@ -185,7 +198,8 @@ class Learning:
         """From the last checkpoint, or with the demonstrations."""
         state = self.files.begin(self.replay)
         if state is not None:
-            self._restore(state)
+            with usable(self.files.directory.checkpoint):
+                self._restore(state)
             return
         if self.log is not None:
             with self._timed("abstraction"):
@@ -215,6 +229,7 @@ class Learning:
             "learners": {task: learner.saved() for task, learner in self.learners.items()},
         }
         self.files.save(self.stage * self.plan.steps + self.step, state, self.replay)
+        self.saved = time.perf_counter()
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.stage, self.step = state["stage"], state["step"]

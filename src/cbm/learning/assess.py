@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cbm.agents.sac import Agent
+from cbm.agents.base import Agent, Shape, make_agent
 from cbm.data.transitions import Transitions
 from cbm.envs.collect import collect
 from cbm.errors import DataError
 from cbm.learning.evaluate import Act, evaluate
 from cbm.learning.plan import Plan, plan_of
 from cbm.learning.prediction import MODELS, fitted, prediction_errors, stored
-from cbm.learning.runfiles import read_config
 from cbm.learning.snapshots import Snapshots
-from cbm.learning.task_env import TaskEnv, make_task_env, oracle
+from cbm.learning.task_env import GYMNASIUM, TaskEnv, make_task_env, oracle
+from cbm.runs.checkpoint import usable
+from cbm.runs.directory import CHECKPOINT, CONFIG, read_config
 
 ROWS = 60_000
 """Transitions that are collected for models of the dynamics when no log is given."""
@@ -32,17 +33,29 @@ class Policies:
     agents: dict[str, Agent]
 
 
-def policies(run: Path) -> Policies:
-    plan = plan_of(read_config(run))
+def policies(run: Path, trust_world: bool = False, device: str = "cpu") -> Policies:
+    """Loaded on a device, whichever they were learned on.
+
+    `trust_world`: make an environment whose id names a module, which runs that module's code.
+    """
+    plan = replace(plan_of(read_config(run, "learn"), run / CONFIG), device=device)
+    module, colon, _ = plan.world.removeprefix(GYMNASIUM).partition(":")
+    if plan.world.startswith(GYMNASIUM) and colon and not trust_world:
+        raise DataError(
+            f"{run}: its config.json names the environment {plan.world}, and making it runs code of the module "
+            f"{module!r}; if you trust both, add --trust-world"
+        )
     task_env = make_task_env(plan.world, plan.options)
+    plan.check(task_env)
     state = Snapshots(run / "checkpoint").load(None)
     if state is None:
         raise DataError(f"{run}: there is no checkpoint in it yet, so there is no policy to evaluate")
     agents = {}
     sizes = len(task_env.factors), len(task_env.context_names), len(task_env.factors.action_names)
     for task in plan.tasks:
-        agents[task] = Agent(*sizes, plan.settings.sac, seed=0, total_updates=1)
-        agents[task].restore(state["learners"][task]["agent"])
+        agents[task] = make_agent(plan.settings.agent, Shape(*sizes, device=device))
+        with usable(run / CHECKPOINT):
+            agents[task].restore(state["learners"][task]["agent"])
     return Policies(plan, task_env, agents)
 
 
@@ -91,11 +104,11 @@ def predictions(found: Policies, log: Transitions | None, updates: int | None, s
         log = collect(task_env.world, ROWS, seed=seed)
     if log.factors.names != task_env.factors.names:
         raise DataError("the log has other variables than the run")
-    ready = stored(plan.dynamics, log) if plan.dynamics is not None and plan.dynamics.is_dir() else None
+    ready = stored(plan.dynamics, log, plan.device) if plan.dynamics is not None and plan.dynamics.is_dir() else None
     train, held = log.split(seed=seed) if ready is None else (ready.train, ready.held)
     rows = []
     for model in MODELS:
         known = ready is not None and ready.model == model
-        predictor = ready.predictor if ready and known else fitted(train, model, updates, seed)
+        predictor = ready.predictor if ready and known else fitted(train, model, updates, seed, plan.device)
         rows += [{"model": model, **row} for row in prediction_errors(predictor, held, seed)]
     return rows

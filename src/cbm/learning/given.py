@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cbm.abstraction.dynamics import FrozenDynamics, JointDynamics, joint_settings
 from cbm.abstraction.method import Dynamics
+from cbm.abstraction.table import method_row
 from cbm.data.transitions import Transitions
 from cbm.discovery.settings import preset as discovery_preset
 from cbm.errors import DataError, unknown_name
@@ -12,21 +13,18 @@ from cbm.learning.learner import derived
 from cbm.learning.plan import Plan
 from cbm.learning.task_env import TaskEnv
 
-READ_A_GRAPH = ("cbm", "cdl")
-"""Methods that need dynamics of this kind; others have none, or their own."""
-
 
 def make_dynamics(plan: Plan, task_env: TaskEnv) -> Dynamics | None:
     """Those of a run as they are; else ones to learn, for methods that read a graph; None for all others."""
     if plan.dynamics is not None:
         return FrozenDynamics.load(plan.dynamics, task_env.factors, plan.settings.weakest_effect, plan.certain_only)
-    if plan.method not in READ_A_GRAPH:
+    if method_row(plan.method).needs != "graph":
         return None
     settings = discovery_preset("debug", plan.model) if plan.preset == "debug" else joint_settings(plan.model)
     seed = derived(plan.seed, len(plan.tasks), 5)
     steady = plan.settings
     return JointDynamics(
-        task_env.factors, settings, seed, steady.on, steady.off, steady.weakest_effect, steady.last_action
+        task_env.factors, settings, seed, steady.on, steady.off, steady.weakest_effect, steady.last_action, plan.device
     )
 
 

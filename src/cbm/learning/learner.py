@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cbm.abstraction.method import Dynamics, make_method
-from cbm.agents.sac import Agent
+from cbm.abstraction.method import Dynamics, Setup, make_method
+from cbm.agents.base import Agent, Shape, make_agent
 from cbm.learning.evaluate import Evaluation, evaluate
 from cbm.learning.plan import Plan
 from cbm.learning.replay import Replay
@@ -35,15 +35,16 @@ class Learner:
         self.index = plan.tasks.index(task)
         settings, factors = plan.settings, task_env.factors
         policy_steps = max(0, plan.steps - settings.warm_up)
-        self.agent = Agent(
-            len(factors), len(task_env.context_names), len(factors.action_names), settings.sac,
-            seed=derived(plan.seed, self.index, 1), total_updates=max(1, int(policy_steps * settings.updates_per_step)),
+        shape = Shape(
+            len(factors), len(task_env.context_names), len(factors.action_names), derived(plan.seed, self.index, 1),
+            max(1, int(policy_steps * settings.updates_per_step)), plan.device,
         )  # fmt: skip
-        self.method = make_method(
-            plan.method, factors=factors, task=task, context_names=task_env.context_names, dynamics=dynamics,
-            rewards=plan.rewards, on=settings.on, off=settings.off, seed=derived(plan.seed, self.index, 2),
-            truth=task_env.truth, truth_reward=task_env.truth_rewards.get(task), options=plan.method_options,
+        self.agent: Agent = make_agent(settings.agent, shape)
+        setup = Setup(
+            factors, task, task_env.context_names, dynamics, plan.rewards, settings.on, settings.off,
+            derived(plan.seed, self.index, 2), task_env.truth, task_env.truth_rewards.get(task), device=plan.device,
         )  # fmt: skip
+        self.method = make_method(plan.method, setup, plan.method_options)
         self.rng = np.random.default_rng([plan.seed, self.index, 3])
         """For random actions, and for the rows of each update."""
         self.vector_env: VectorEnv | None = None
@@ -124,7 +125,7 @@ class Learner:
         due = int((step - settings.warm_up) * settings.updates_per_step)
         source = None if settings.share_data else self.index
         while self.updates < due:
-            metrics = self.agent.update(replay.sample(settings.sac.batch, self.task, self.rng, source))
+            metrics = self.agent.update(replay.sample(settings.agent.batch, self.task, self.rng, source))
             self.updates += 1
             self._sum("updates", 1.0)
             for name, value in metrics.items():

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from cbm.abstraction.method import METHODS
+from cbm.abstraction.table import METHODS, method_options, method_row
+from cbm.checks import is_whole
 from cbm.discovery.settings import ModelName
 from cbm.errors import DataError, unknown_name
 from cbm.learning.demonstrations import scripts
@@ -18,8 +20,6 @@ from cbm.learning.settings import LearnSettings
 from cbm.learning.task_env import TaskEnv, check_task, oracle
 
 Rewards = Literal["run", "learned"]
-PRETRAINED = ("tia", "denoised")
-"""Methods with dynamics of their own, which may be learned on a log first."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Plan:
     method_options: Mapping[str, Any] = field(default_factory=dict)
     pretrain: Path | None = None
     """A log that partition methods learn their dynamics on first."""
+    device: str = "cpu"
+    """Where networks compute. No part of the configuration: a run may go on with another one."""
 
     @property
     def stages(self) -> tuple[tuple[str, ...], ...]:
@@ -63,22 +65,21 @@ class Plan:
             check_task(task_env, task)
         if len(set(self.tasks)) < len(self.tasks):
             raise DataError(f"a task is given twice: {', '.join(self.tasks)}")
-        if self.method not in METHODS:
-            raise unknown_name("unknown method", self.method, METHODS)
+        method_options(self.method, self.method_options)
         if self.steps <= self.settings.warm_up:
             raise DataError(
                 f"{self.steps} steps are too few: the first {self.settings.warm_up} are random (setting warm_up)"
             )
         if self.settings.demonstrations:
             scripts(task_env, self.tasks)
-        if self.pretrain is not None and self.method not in PRETRAINED:
-            raise DataError(f"method {self.method!r} has nothing to pretrain; {' and '.join(PRETRAINED)} have")
+        if self.pretrain is not None and not method_row(self.method).pretrains:
+            others = [name for name, row in METHODS.items() if row.pretrains]
+            raise DataError(f"method {self.method!r} has nothing to pretrain; {' and '.join(others)} have")
 
     def config(self, task_env: TaskEnv) -> dict[str, Any]:
         """config.json; the same command is recognised by it."""
         shown = self.settings.demonstrations
         return {
-            "command": "learn",
             "world": self.world,
             "options": dict(self.options),
             "tasks": list(self.tasks),
@@ -103,8 +104,39 @@ class Plan:
         }
 
 
-def plan_of(config: Mapping[str, Any]) -> Plan:
+CONFIG_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "world": ("a name", lambda value: isinstance(value, str)),
+    "tasks": ("a list of names", lambda value: is_names(value) and len(value) > 0),
+    "method": ("a name", lambda value: isinstance(value, str)),
+    "steps": ("a whole number", lambda value: is_whole(value) and value >= 1),
+    "options": ("an object", lambda value: isinstance(value, dict)),
+    "together": ("true or false", lambda value: isinstance(value, bool)),
+    "preset": ("a name", lambda value: isinstance(value, str)),
+    "seed": ("a whole number from 0 to 2^63 - 1", lambda value: is_whole(value) and 0 <= value < 2**63),
+    "dynamics": ("a path or null", lambda value: value is None or isinstance(value, str)),
+    "certain_only": ("true or false", lambda value: isinstance(value, bool)),
+    "rewards": ("run or learned", lambda value: value in ("run", "learned")),
+    "model": ("implicit or explicit", lambda value: value in ("implicit", "explicit")),
+    "method_options": ("an object", lambda value: isinstance(value, dict)),
+    "pretrain": ("a path or null", lambda value: value is None or isinstance(value, str)),
+}
+"""Entries of config.json that make a plan, with what each must be: anyone may have edited the file."""
+OPTIONAL: dict[str, Any] = {"certain_only": False, "pretrain": None}
+"""Those that older runs lack, and what they mean there."""
+
+
+def is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def plan_of(config: Mapping[str, Any], source: Path | str = "config.json") -> Plan:
     """The plan that wrote a config.json."""
+    config = OPTIONAL | dict(config)
+    for key, (kind, good) in CONFIG_KINDS.items():
+        if key not in config:
+            raise DataError(f"{source}: {key} is missing")
+        if not good(config[key]):
+            raise DataError(f"{source}: {key} must be {kind}, got {json.dumps(config[key]):.60}")
     try:
         return Plan(
             world=config["world"],
@@ -117,14 +149,16 @@ def plan_of(config: Mapping[str, Any]) -> Plan:
             preset=config["preset"],
             seed=config["seed"],
             dynamics=None if config["dynamics"] is None else Path(config["dynamics"]),
-            certain_only=config.get("certain_only", False),
+            certain_only=config["certain_only"],
             rewards=config["rewards"],
             model=config["model"],
             method_options=config["method_options"],
-            pretrain=None if config.get("pretrain") is None else Path(config["pretrain"]),
+            pretrain=None if config["pretrain"] is None else Path(config["pretrain"]),
         )
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from None
     except (KeyError, TypeError) as error:
-        raise DataError(f"config.json: {error} is missing or wrong") from None
+        raise DataError(f"{source}: {error} is missing or wrong") from None
 
 
 def _names(task_env: TaskEnv, mask: np.ndarray | None) -> list[str] | None:

@@ -23,6 +23,7 @@ from cbm.discovery.settings import ModelName, Settings, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.learning.task_env import distractors
+from cbm.runs.directory import CHECKPOINT
 from cbm.runs.files import read_json
 
 STEPS = 20
@@ -59,13 +60,13 @@ def prediction_errors(predictor: Predictor, held: Transitions, seed: int, starts
     return result
 
 
-def fitted(data: Transitions, model: ModelName, updates: int | None, seed: int) -> Predictor:
+def fitted(data: Transitions, model: ModelName, updates: int | None, seed: int, device: str = "cpu") -> Predictor:
     """A model of the dynamics of a log, with the graph that is found in it and so many updates."""
     log = replace(data, rewards={}, context={}, truth_rewards={})
     settings = preset("fast", model)
     if updates is not None:
         settings = replace(settings, prediction_updates=updates)
-    predictor = fit(log, settings=settings, seed=seed).predictor
+    predictor = fit(log, settings=settings, seed=seed, device=device).predictor
     assert predictor is not None
     return predictor
 
@@ -80,7 +81,7 @@ class Stored:
     held: Transitions
 
 
-def stored(run: Path, data: Transitions) -> Stored | None:
+def stored(run: Path, data: Transitions, device: str = "cpu") -> Stored | None:
     """The predictor of a discovery; None unless this is the log it was made from.
 
     Scales and knots are fitted to the log, not stored: without it the weights mean nothing.
@@ -89,10 +90,10 @@ def stored(run: Path, data: Transitions) -> Stored | None:
     if not isinstance(config, dict) or not (run / "result.json").is_file() or config.get("data") != fingerprint(data):
         return None
     settings, seed = Settings.from_json(config["settings"]), config["seed"]
-    checkpoint = Checkpoint(run / "checkpoint" / "state.safetensors")
+    checkpoint = Checkpoint(run / CHECKPOINT)
     if published(settings) or not checkpoint.has("prediction.done"):
         return None
-    predictor = train_predictor(data, CausalGraph.load(run), settings, seed, checkpoint, lambda *_: None)
+    predictor = train_predictor(data, CausalGraph.load(run), settings, seed, checkpoint, lambda *_: None, device)
     if predictor is None:
         return None
     return Stored(settings.model, predictor, *data.split(settings.held_out, seed=seed))

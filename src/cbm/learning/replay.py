@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cbm.agents.sac import Sample
+from cbm.agents.base import Sample
 from cbm.data.factors import Factors
 from cbm.data.transitions import Transitions
 from cbm.learning.vector_env import Moves

@@ -12,7 +12,9 @@ from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.learning.replay import Replay
 from cbm.learning.snapshots import Snapshots
-from cbm.runs.files import atomic_write_text, read_json
+from cbm.runs.checkpoint import usable
+from cbm.runs.directory import RESULT, RunDirectory
+from cbm.runs.files import read_json
 
 COLUMNS = ("step", "seconds", "return", "success", "length", "kept", "seed", "method", "task")
 HEADER = ",".join(COLUMNS) + "\n"
@@ -24,35 +26,23 @@ class RunFiles:
     """One run on disk. Logs are also kept in memory, since a checkpoint holds what was in them."""
 
     def __init__(self, run: Path, config: Mapping[str, Any]):
-        self.run = Path(run)
-        self.config = json.loads(json.dumps(config))
-        self.snapshots = Snapshots(self.run / "checkpoint")
+        self.directory = RunDirectory(run, "learn", config)
+        self.run = self.directory.path
+        self.config = self.directory.config
+        self.snapshots = Snapshots(self.directory.checkpoint, self.directory.lock.check)
         self.logs = dict(LOGS)
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished run of the same command; another command's directory is refused."""
-        if not (self.run / "config.json").exists():
-            return None
-        stored = read_json(self.run / "config.json")
-        command = stored.get("command") if isinstance(stored, dict) else None
-        if command != "learn":
-            raise DataError(f"{self.run} holds a run of `cbm {command}`, not of `cbm learn`; choose another directory")
-        differing = differences(stored, self.config)
-        if differing:
-            raise DataError(f"{self.run} holds another run ({'; '.join(differing[:6])}); choose another directory")
-        return read_result(self.run) if (self.run / "result.json").exists() else None
+        return read_result(self.run) if self.directory.is_finished() else None
 
     def begin(self, replay: Replay) -> dict[str, Any] | None:
-        """Make the directory, or take up what is in it: the state of the last checkpoint, logs cut back to it."""
-        try:
-            self.run.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"cannot create {self.run}: {error.strerror}") from error
-        atomic_write_text(self.run / "config.json", json.dumps(self.config, indent=1) + "\n")
+        """Take up what is in the directory: the state of the last checkpoint, logs cut back to it."""
         state = self.snapshots.load(replay)
-        self.logs = dict(LOGS) if state is None else {name: state["logs"][name] for name in LOGS}
+        with usable(self.directory.checkpoint):
+            self.logs = dict(LOGS) if state is None else {name: str(state["logs"][name]) for name in LOGS}
         for name, text in self.logs.items():
-            atomic_write_text(self.run / name, text)
+            self.directory.write_text(name, text)
         return state
 
     def save(self, number: int, state: Mapping[str, Any], replay: Replay) -> None:
@@ -61,8 +51,9 @@ class RunFiles:
     def finish(self, result: dict[str, Any], graph: CausalGraph | None) -> None:
         """The last checkpoint has been saved before."""
         if graph is not None:
+            self.directory.lock.check()
             graph.save(self.run / "graph.json")
-        atomic_write_text(self.run / "result.json", json.dumps(result, indent=1, allow_nan=False) + "\n")
+        self.directory.write_json(RESULT, result)
         self.snapshots.finish()
 
     # Logs
@@ -84,19 +75,7 @@ class RunFiles:
 
     def _append(self, name: str, line: str) -> None:
         self.logs[name] += line + "\n"
-        with (self.run / name).open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-
-
-def read_config(run: Path) -> dict[str, Any]:
-    """What a learning run was asked for."""
-    if not (run / "config.json").is_file():
-        raise DataError(f"{run}: is no run (it has no config.json)")
-    config = read_json(run / "config.json")
-    if not isinstance(config, dict) or config.get("command") != "learn":
-        command = config.get("command") if isinstance(config, dict) else None
-        raise DataError(f"{run}: is a run of `cbm {command}`; only those of `cbm learn` have a policy")
-    return config
+        self.directory.append(name, line)
 
 
 def read_result(run: Path) -> dict[str, Any]:
@@ -104,19 +83,6 @@ def read_result(run: Path) -> dict[str, Any]:
     if not isinstance(result, dict) or not isinstance(result.get("tasks"), dict):
         raise DataError(f"{run / 'result.json'}: is not the result of a learning run")
     return result
-
-
-def differences(stored: Any, wanted: Any, place: str = "") -> list[str]:
-    """Where two configurations differ, each as `settings.sac.batch 256, not 128`."""
-    if isinstance(stored, dict) and isinstance(wanted, dict):
-        found = []
-        for key in dict.fromkeys([*wanted, *stored]):
-            found += differences(stored.get(key), wanted.get(key), f"{place}.{key}" if place else key)
-        return found
-    if stored == wanted:
-        return []
-    text = f"{place} {json.dumps(stored)}, not {json.dumps(wanted)}"
-    return [text if len(text) < 120 else f"another {place}"]
 
 
 def _cell(value: Any) -> str:

@@ -6,12 +6,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from cbm.agents.settings import SacSettings
-from cbm.checks import number, record_from_json, whole
+from cbm.agents.settings import AGENTS, AgentSettings, SacSettings
+from cbm.checks import above, at_least, check_record, record_from_json
 from cbm.errors import DataError, unknown_name
 
-METHODS = ("cbm", "cdl", "tia", "denoised", "icp", "oracle", "full")
-"""Ways to choose the variables a policy sees."""
 Preset = Literal["laptop", "paper", "debug"]
 
 
@@ -19,8 +17,8 @@ Preset = Literal["laptop", "paper", "debug"]
 class LearnSettings:
     """Algorithm 1: how much is collected, learned and evaluated, and when. Steps are of the environment."""
 
-    sac: SacSettings = field(default_factory=SacSettings)
-    """The agent, one for each task."""
+    agent: AgentSettings = field(default_factory=SacSettings)
+    """The agent, one for each task; in JSON under its name."""
     copies: int = 8
     """Environments stepped at once."""
     updates_per_step: float = 0.25
@@ -59,6 +57,8 @@ class LearnSettings:
     what was last done is then no cause."""
     checkpoint_every: int = 10_000
     """Steps between checkpoints."""
+    checkpoint_minutes: float = 1.0
+    """Minutes after which there is a checkpoint in any case, where steps take long."""
     reset_on_change: bool = True
     """Whether actor and critics start anew, and learn again from the buffer, when the abstraction changes."""
     catch_up: bool = True
@@ -71,31 +71,32 @@ class LearnSettings:
     """Whether tasks learned at once also learn from each other's transitions."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.sac, SacSettings):
-            raise DataError("setting sac must hold the settings of an agent")
-        for name in ("copies", "capacity", "evaluate_every", "episodes", "abstraction_every", "checkpoint_every"):
-            whole(self, name, 1)
-        for name in ("warm_up", "demonstrations", "abstraction_from", "minimum_interval"):
-            whole(self, name, 0)
-        whole(self, "model_updates", 0)
-        whole(self, "dynamics_updates", 0)
-        whole(self, "abstraction_until", 0, none=True)
-        number(self, "updates_per_step", low=0, open_low=True)
-        number(self, "off", low=0)
-        number(self, "on", low=self.off)
-        number(self, "weakest_effect", low=0)
-        for name in ("last_action", "reset_on_change", "catch_up", "fresh_start", "share_data"):
-            if not isinstance(getattr(self, name), bool):
-                raise DataError(f"setting {name} must be true or false, got {getattr(self, name)!r}")
+        one, zero = at_least(1), at_least(0)
+        check_record(
+            self, copies=one, capacity=one, evaluate_every=one, episodes=one, abstraction_every=one,
+            checkpoint_every=one, warm_up=zero, demonstrations=zero, abstraction_from=zero, minimum_interval=zero,
+            model_updates=zero, dynamics_updates=zero, abstraction_until=zero, updates_per_step=above(0), off=zero,
+            checkpoint_minutes=above(0), weakest_effect=zero,
+        )  # fmt: skip
+        check_record(self, on=at_least(self.off))
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "sac": self.sac.to_json()}
+        rest = {name: value for name, value in asdict(self).items() if name != "agent"}
+        return {self.agent.agent: self.agent.to_json(), **rest}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> LearnSettings:
-        if isinstance(data, dict) and isinstance(data.get("sac"), dict):
-            data = {**data, "sac": SacSettings.from_json(data["sac"])}
-        return record_from_json(cls, data)
+    def from_json(cls, data: Any) -> LearnSettings:
+        if not isinstance(data, dict):
+            return record_from_json(cls, data)
+        own = {key: value for key, value in data.items() if key not in AGENTS}
+        agents = [name for name in data if name in AGENTS]
+        if len(agents) > 1:
+            raise DataError(f"settings of two agents: {' and '.join(agents)}")
+        for name in agents:
+            if not isinstance(data[name], dict):
+                raise DataError(f"setting {name} must hold the settings of an agent, got {data[name]!r}")
+            own["agent"] = AGENTS[name].settings.from_json(data[name])
+        return record_from_json(cls, own)
 
 
 # alpha start, finish and decay of the paper's table of SAC parameters, the decay as printed
@@ -124,14 +125,14 @@ def _laptop(world: str) -> LearnSettings:
     sac = SacSettings(layer_norm=True)
     if world in ("block", "tool"):  # that things may push each other is true, and seldom of use
         return LearnSettings(
-            sac=replace(sac, learning_rate=1e-3),
+            agent=replace(sac, learning_rate=1e-3),
             demonstrations=100,
             weakest_effect=PAPER_THRESHOLD,
             abstraction_every=10_000,
         )
     if world == "contact":  # episodes of 50 steps, learned within 20 k: decide before the first update
         return LearnSettings(
-            sac=replace(sac, learning_rate=1e-3, gamma=0.95),
+            agent=replace(sac, learning_rate=1e-3, gamma=0.95),
             demonstrations=100,
             evaluate_every=2_000,
             abstraction_from=2_000,
@@ -140,14 +141,14 @@ def _laptop(world: str) -> LearnSettings:
         )
     if world in ("cheetah", "walker"):  # episodes of 1000 steps: look further ahead, and decide less often
         return LearnSettings(
-            sac=replace(sac, gamma=0.99, alpha_start=0.1),
+            agent=replace(sac, gamma=0.99, alpha_start=0.1),
             warm_up=8_000,
             evaluate_every=20_000,
             episodes=10,
             abstraction_from=20_000,
             abstraction_every=40_000,
         )
-    return LearnSettings(sac=sac)
+    return LearnSettings(agent=sac)
 
 
 def _paper(world: str, task: str) -> LearnSettings:
@@ -167,7 +168,7 @@ def _paper(world: str, task: str) -> LearnSettings:
         grad_clip=10.0,
     )
     return LearnSettings(
-        sac=sac,
+        agent=sac,
         copies=10,
         updates_per_step=1.0,
         warm_up=100_000,
@@ -187,7 +188,7 @@ def _paper(world: str, task: str) -> LearnSettings:
 
 def _debug() -> LearnSettings:
     return LearnSettings(
-        sac=SacSettings(hidden=(16, 16), batch=32),
+        agent=SacSettings(hidden=(16, 16), batch=32),
         copies=4,
         warm_up=200,
         capacity=10_000,

@@ -84,8 +84,11 @@ class GymTaskEnv:
     truth: np.ndarray | None = None
 
     def __init__(self, name: str, options: Mapping[str, Any] | None = None):
+        """Option `names` calls the variables; else the environment does, by its spaces or as `variable_names`."""
         self.name = name
-        self.make = partial(gymnasium.make, name.removeprefix(GYMNASIUM), **(options or {}))
+        given = dict(options or {})
+        names = given.pop("names", None)
+        self.make = partial(gymnasium.make, name.removeprefix(GYMNASIUM), **given)
         try:
             env = self.make()
         except gymnasium.error.Error as error:
@@ -94,7 +97,11 @@ class GymTaskEnv:
             # an option or a value that it does not know, a module that is not installed
             raise DataError(f"{name}: cannot be made ({type(error).__name__}: {error})") from None
         action_bounds(env.action_space)
-        self.factors = Factors.from_spaces(env.observation_space, env.action_space)
+        names = names or getattr(env.unwrapped, "variable_names", None)
+        try:
+            self.factors = Factors.from_spaces(env.observation_space, env.action_space, names)
+        except DataError as error:
+            raise DataError(f"{name}: {error}") from None
         self.truth_rewards: Mapping[str, np.ndarray] = {}
         env.close()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cbm.checks import is_number
 from cbm.report.aggregate import LEVEL, column, common_end, counted, curve, measure_of, number, spread, summary
 from cbm.report.command_line import command
 from cbm.report.learning import LearningRun
@@ -178,7 +179,7 @@ def demonstrations(run: LearningRun) -> int:
     """Scripted episodes that were in the buffer at the start."""
     settings = run.config.get("settings")
     value = run.config.get("demonstrations", settings.get("demonstrations") if isinstance(settings, dict) else 0)
-    return int(value) if isinstance(value, int | float) and math.isfinite(value) else 0
+    return int(value) if is_number(value) else 0
 
 
 def _areas(line: Line, task: str, measure: str, end: float | None) -> list[float]:

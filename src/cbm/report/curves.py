@@ -16,7 +16,7 @@ from cbm.report.aggregate import counted, curve, measure_of
 from cbm.report.learning import is_learning_run, read_learning_run
 from cbm.report.palette import LIGHT, styles
 from cbm.report.variants import Panel, line_labels, panels
-from cbm.runs.files import atomic_write_bytes, atomic_write_text
+from cbm.runs.files import atomic_write_bytes, atomic_write_text, csv_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +61,9 @@ def _table(groups: list[Panel], lines: dict[int, list[dict[str, Any]]]) -> str:
             for k, step in enumerate(line["step"]):
                 values = [_cell(line[key][k]) for key in ("mean", "low", "high", "iqm")]
                 place = (panel.world, panel.options_text, panel.task, line["label"], line["measure"])
-                writer.writerow([*place, f"{step:g}" if step % 1 else int(step), *values, len(line["runs"])])
+                writer.writerow(
+                    [*map(csv_text, place), f"{step:g}" if step % 1 else int(step), *values, len(line["runs"])]
+                )
     return text.getvalue()
 
 

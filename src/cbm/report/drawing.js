@@ -8,17 +8,25 @@ function buildDrawing(run, state) {
   const box = el("input", { type: "checkbox" });
   box.checked = run.variables.length <= HAIRBALL;
   const toggle = el("label", {}, box, el("span", { text: "Draw the variables that do not matter too" }));
+  const every = el("input", { type: "checkbox" });
+  const links = el("label", { class: "every-link" }, every, el("span", { text: "Draw every link" }));
   const redraw = () => {
     const reward = run.rewards[state.reward];
     const showDropped = box.checked || !reward;
-    holder.replaceChildren(drawGraph(run, reward, showDropped, (holder.clientWidth || 1200) - 4));
+    const crowded = reward && reward.kept.length > HAIRBALL;
+    links.hidden = !crowded;
+    const room = (holder.clientWidth || 1200) - 4;
+    holder.replaceChildren(drawGraph(run, reward, showDropped, room, crowded && !every.checked));
     holder.scrollLeft = holder.scrollWidth;  // a wide graph is read from the reward backwards
     const hidden = reward ? reward.dropped.length : 0;
-    note.textContent = !showDropped && hidden
-      ? `${plural(hidden, "variable")} that this reward does not need, and their edges, are not drawn.` : "";
+    note.textContent = [
+      !showDropped && hidden ? `${plural(hidden, "variable")} that this reward does not need, and their edges, are not drawn.` : "",
+      crowded && !every.checked ? "Of each variable only its strongest link towards the reward is drawn, until you point at it." : "",
+    ].join(" ");
   };
+  every.addEventListener("change", redraw);
   box.addEventListener("change", redraw);
-  return { node: el("div", {}, el("div", { class: "tools" }, toggle, note), drawingLegend(run), holder), redraw };
+  return { node: el("div", {}, el("div", { class: "tools" }, toggle, links, note), drawingLegend(run), holder), redraw };
 }
 
 function drawingLegend(run) {
@@ -33,7 +41,7 @@ function drawingLegend(run) {
     el("span", { text: "Point at a variable: its causes turn blue, its effects orange." }));
 }
 
-function drawGraph(run, reward, showDropped, room) {
+function drawGraph(run, reward, showDropped, room, sparse) {
   const layout = layoutGraph(run, reward, showDropped, room);
   const picture = svg("svg", {
     width: layout.width, height: layout.height, viewBox: `0 0 ${layout.width} ${layout.height}`,
@@ -43,11 +51,25 @@ function drawGraph(run, reward, showDropped, room) {
   picture.append(arrowHeads(prefix));
   if (reward) columnCaptions(picture, layout);
   if (layout.bandTop !== null) bandCaption(picture, layout, reward);
-  const edges = graphEdges(run, reward, layout).map((edge) => drawEdge(edge, layout, prefix));
+  const chosen = graphEdges(run, reward, layout);
+  if (sparse) hushAllButOne(run, reward, chosen);
+  const edges = chosen.map((edge) => drawEdge(edge, layout, prefix));
   softenCrowds(picture, edges);
   edges.sort((a, b) => a.weight - b.weight).forEach((edge) => picture.append(edge.path));
   for (const node of layout.nodes.values()) picture.append(drawNode(node, picture, edges, layout));
   return picture;
+}
+
+// Of each variable one link towards the reward stays in view: a decided one if there is one, and the strongest of those.
+function hushAllButOne(run, reward, edges) {
+  const strength = (edge) => (edge.effect === "reward" ? reward.cmi[edge.cause] : run.cmi[edge.effect][edge.cause]);
+  const better = (a, b) => !b || (a.undecided === b.undecided ? strength(a) > strength(b) : !a.undecided);
+  const best = new Map();
+  for (const edge of edges) {
+    edge.quiet = true;
+    if (edge.kind === "toward" && better(edge, best.get(edge.cause))) best.set(edge.cause, edge);
+  }
+  for (const edge of best.values()) edge.quiet = false;
 }
 
 // Many lines of one kind are drawn lighter, so that the paths to the reward stay readable.
@@ -118,7 +140,7 @@ function edgeKind(cause, effect, kept, distance, reward) {
 
 function drawEdge(edge, layout, prefix) {
   const from = layout.nodes.get(edge.cause), to = layout.nodes.get(edge.effect);
-  const classes = "edge " + edge.kind + (edge.undecided ? " undecided" : "");
+  const classes = "edge " + edge.kind + (edge.undecided ? " undecided" : "") + (edge.quiet ? " quiet" : "");
   const path = svg("path", { d: edgePath(from, to), class: classes, "marker-end": `url(#${prefix}${edge.kind})` });
   return { ...edge, path, weight: { faint: 0, plain: 1, lateral: 1, toward: 2 }[edge.kind] };
 }

@@ -7,12 +7,13 @@ const MIN_CELL = 10;
 const MAX_CELL = 36;
 const ACTION_GAP = 8;
 const REWARD_GAP = 14;
+const MANY = 80;  // with more variables, the kept ones come first until you say otherwise
 
 function buildHeatMap(run, state) {
   const d = run.variables.length;
   const view = {
     run, state, d, rows: d + run.rewards.length, columns: d + 1,
-    keptFirst: false, zoom: 1, active: null, order: null, place: null,
+    keptFirst: run.rewards.length > 0 && run.variables.length > MANY, zoom: 1, active: null, order: null, place: null,
     canvas: el("canvas", { tabindex: 0, role: "img", "aria-label": heatMapDescription(run) }),
     extent: el("div", { class: "extent" }), legend: el("div", { class: "legend" }),
   };

@@ -7,7 +7,6 @@ the file. Only what a killed process may leave behind is forgiven: a last line c
 from __future__ import annotations
 
 import csv
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cbm.checks import is_number
 from cbm.data.factors import Factors
 from cbm.errors import DataError, unknown_name
 from cbm.graph.checks import names_list
-from cbm.runs.files import read_json
+from cbm.runs.files import parse_json, read_json
 
 HEADER = ("step", "seconds", "return", "success", "length", "kept", "seed", "method", "task")
 FloatArray = NDArray[np.float64]
@@ -204,7 +204,7 @@ def read_decisions(path: Path, variables: tuple[str, ...], tasks: tuple[str, ...
     for number, line in whole_lines(path) if path.is_file() else []:
         where = f"{path}: line {number}"
         try:
-            entry = _object(json.loads(line), where)
+            entry = _object(parse_json(line), where)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not a JSON object ({error})") from None
         if entry.get("task") not in tasks:
@@ -320,6 +320,6 @@ def _text(config: dict[str, Any], key: str, path: Path) -> str:
 
 
 def _finite(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise DataError(f"{where}: {value!r} is not a finite number")
+    if not is_number(value):
+        raise DataError(f"{where}: {value!r:.60} is not a finite number")
     return float(value)

@@ -13,6 +13,7 @@ import html
 import json
 import math
 import re
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cbm.checks import is_number
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.checks import zeros_and_ones
+from cbm.graph.summary import in_short
 from cbm.report.comparison import compare
 from cbm.report.graph_payload import bits, matrix_payload, name_groups, reward_payload
 from cbm.report.learning import is_learning_run, read_learning_run
 from cbm.report.palette import style_sheet
-from cbm.runs.files import atomic_write_text, read_json
+from cbm.runs.files import atomic_write_text, parse_json, read_json
 
 # In the order in which they are joined: later files use what earlier ones define.
 SCRIPTS = (
@@ -90,6 +93,7 @@ def collect_run(run_dir: Path, index: int = 0) -> dict[str, Any]:
         "seconds": graph.seconds,
         "variables": list(graph.variables),
         "groups": name_groups(graph.variables),
+        "in_short": "" if as_guessed else in_short(graph),
         "as_guessed": as_guessed,
         **matrix_payload(graph, as_guessed),
         "rewards": [reward_payload(graph, name, truth, as_guessed) for name in graph.rewards],
@@ -165,7 +169,7 @@ def read_training(path: Path) -> tuple[list[dict[str, Any]], str]:
     unreadable = 0
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            entry = json.loads(line) if line.strip() else {}
+            entry = parse_json(line) if line.strip() else {}
             step = float(entry.get("step", math.nan))
         except (ValueError, TypeError, AttributeError, RecursionError):
             unreadable += 1
@@ -205,7 +209,7 @@ def _finite(value: Any) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not is_number(value):
         return None
     return float(f"{value:.5g}")
 
@@ -218,14 +222,19 @@ def _printable(name: str) -> str:
 
 
 def render(payload: dict[str, Any]) -> str:
-    """The page as text. One pass fills the template, so a name such as {{script}} stays a name."""
-    style = "\n".join([*(_asset(name) for name in STYLES), style_sheet()])
-    script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in SCRIPTS) + "})();\n"
+    """The page of a report as text."""
     learning = payload.get("learning") or {"runs": []}
     names = ", ".join(dict.fromkeys(run["name"] for run in (*learning["runs"], *payload["runs"])))
+    return page(payload, f"cbm report: {names if len(names) <= 200 else names[:199] + '…'}", SCRIPTS)
+
+
+def page(payload: dict[str, Any], title: str, scripts: Sequence[str]) -> str:
+    """A page with its data. One pass fills the template, so a name such as {{script}} stays a name."""
+    style = "\n".join([*(_asset(name) for name in STYLES), style_sheet()])
+    script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in scripts) + "})();\n"
     parts = {
         "csp": html.escape(_content_policy(script, style)),
-        "title": html.escape(f"cbm report: {names if len(names) <= 200 else names[:199] + '…'}"),
+        "title": html.escape(title),
         "style": style,
         "script": script,
         "payload": embed_json(payload),

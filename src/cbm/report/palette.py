@@ -1,4 +1,4 @@
-"""Colours and marks of the methods, the same on the page and in pictures.
+"""Colours and marks of the methods, the same on the page and in pictures; they stand in the table of methods.
 
 The colours stay apart for all common kinds of colour vision, on white and on the dark page (a test computes by how
 much). Marks are a second way to tell lines apart. A second variant of a method has a further colour and is dashed.
@@ -8,33 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-LIGHT = {
-    "oracle": "#1b2028",
-    "cbm": "#1f4a94",
-    "cdl": "#ed8610",
-    "tia": "#0b8a63",
-    "denoised": "#bb78b4",
-    "icp": "#00a6ff",
-    "full": "#d92b12",
-    "other-1": "#7d8590",
-    "other-2": "#8a6d00",
-    "other-3": "#7b4fc9",
-    "other-4": "#00767a",
-}
-DARK = {
-    "oracle": "#e6eaf0",
-    "cbm": "#4a76f5",
-    "cdl": "#ea9410",
-    "tia": "#70b88e",
-    "denoised": "#b57cc4",
-    "icp": "#3fd0ff",
-    "full": "#b85a24",
-    "other-1": "#8b95a3",
-    "other-2": "#c9b458",
-    "other-3": "#a78bea",
-    "other-4": "#3fb3b6",
-}
-MARKS = {"oracle": "o", "cbm": "s", "cdl": "^", "tia": "D", "denoised": "v", "icp": "P", "full": "X"}
+from cbm.abstraction.table import METHODS, in_tables
+
+_NAMES = in_tables()
+OTHERS_LIGHT = ("#7d8590", "#8a6d00", "#7b4fc9", "#00767a")
+OTHERS_DARK = ("#8b95a3", "#c9b458", "#a78bea", "#3fb3b6")
+LIGHT = {name: METHODS[name].light for name in _NAMES} | {f"other-{k}": c for k, c in enumerate(OTHERS_LIGHT, 1)}
+DARK = {name: METHODS[name].dark for name in _NAMES} | {f"other-{k}": c for k, c in enumerate(OTHERS_DARK, 1)}
+MARKS = {name: METHODS[name].mark for name in _NAMES}
 """As matplotlib names them; curves.js draws the same."""
 OTHER_MARKS = ("o", "s", "^", "D")
 

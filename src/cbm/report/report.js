@@ -82,6 +82,7 @@ function summary(run) {
   const counts = run.counts;
   return [
     el("div", { class: "run-name", text: "run " + run.name + (run.finished ? "" : " (not finished)") }),
+    run.in_short ? el("p", { class: "in-short", text: run.in_short }) : null,
     counts.unsettled ? el("p", { class: "notice", text: unsettledSentence(counts) }) : null,
     run.rewards.length ? el("div", { class: "cards" }, ...cards)
       : el("p", { text: "The data holds no reward, so this page shows which variable influences which, and no minimal state." }),
@@ -187,6 +188,7 @@ function scoreLine(run) {
 
 function heatTools(run, heat) {
   const box = el("input", { type: "checkbox" });
+  box.checked = heat.keptFirst;
   box.addEventListener("change", () => { heat.keptFirst = box.checked; heat.redraw(); });
   const zoom = (factor) => () => { heat.zoom = Math.max(0.4, Math.min(4, heat.zoom * factor)); heat.redraw(); };
   const smaller = el("button", { type: "button", text: "Smaller" }), larger = el("button", { type: "button", text: "Larger" });

@@ -10,7 +10,7 @@ from typing import Any
 from cbm.errors import DataError
 from cbm.report.comparison import compare
 from cbm.report.learning import is_learning_run, read_learning_run
-from cbm.runs.files import atomic_write_text
+from cbm.runs.files import atomic_write_text, csv_text
 
 COLUMNS = (
     *("world", "options", "task", "variables", "method", "seeds", "unfinished", "demonstrations", "measure"),
@@ -76,4 +76,4 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
-    return str(value)
+    return csv_text(str(value)) if isinstance(value, str) else str(value)

@@ -9,18 +9,12 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from cbm.abstraction.table import METHODS, in_tables
+from cbm.agents.settings import AGENTS
 from cbm.errors import DataError
 from cbm.report.learning import LearningRun
 
-METHOD_NAMES = {
-    "oracle": "Oracle",
-    "cbm": "CBM",
-    "cdl": "CDL",
-    "tia": "TIA",
-    "denoised": "Denoised MDP",
-    "icp": "ICP",
-    "full": "Full",
-}
+METHOD_NAMES = {name: METHODS[name].label for name in in_tables()}
 """Methods in the order in which tables list them; unknown ones come after, by their own name."""
 LABEL_LENGTH = 44
 # What is no setting of the method, or is another form of one that is compared already.
@@ -127,10 +121,12 @@ def _company(run: LearningRun, task: str) -> str | None:
 
 
 def flatten(value: Any, prefix: str, into: dict[str, Any]) -> None:
-    """Nested settings as one record; what is in `sac` goes by its own name."""
+    """Nested settings as one record; those of the agent go by their own names, beside the agent's."""
     if isinstance(value, dict):
         for key, item in value.items():
-            flatten(item, "" if key == "sac" else f"{prefix}{key}.", into)
+            if key in AGENTS:
+                into["agent"] = key
+            flatten(item, "" if key in AGENTS else f"{prefix}{key}.", into)
     else:
         into.setdefault(prefix.rstrip("."), value)
 

@@ -1,16 +1,27 @@
-"""Writing files so that a reader never sees half of one, and JSON in and out."""
+"""Writing files so that a reader never sees half of one, what a kill leaves behind, and JSON in and out."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from cbm.errors import DataError
+from cbm.errors import DataError, WriteError
+
+ABANDONED = 600.0
+"""Seconds without a write, after which a temporary file belongs to nobody, whatever machine its writer is on."""
+LONGEST_INTEGER = 300
+"""Digits; longer ones are no number that a float can hold."""
+BAD_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
+"""What is wrong with the name that was given, as opposed to the disk."""
+_TEMPORARY = re.compile(r"\..*\.(\d+)\.[0-9a-f]+\.tmp")
 
 
 @contextmanager
@@ -26,9 +37,51 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.replace(temporary, target)
     except OSError as error:
-        raise DataError(f"cannot write {target}: {error.strerror or error}") from error
+        raise write_failed(target, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_failed(target: Path, error: OSError) -> DataError | WriteError:
+    """Bad input only where the path itself cannot be; a disk that is full says nothing about the input."""
+    kind = DataError if error.errno in BAD_PATH else WriteError
+    return kind(f"cannot write {target}: {error.strerror or f'no room for all of it ({error})'}")
+
+
+def append_line(path: Path, line: str) -> None:
+    """One more line of a log; what a failed write leaves of it is cut off when the run goes on."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    except OSError as error:
+        raise write_failed(path, error) from error
+
+
+def sweep_temporary(files: Iterable[Path]) -> None:
+    """Remove temporary files that no living process writes, or that are too old to be anyone's."""
+    for file in files:
+        name = _TEMPORARY.fullmatch(file.name)
+        if name is None:
+            continue
+        try:
+            if not is_alive(int(name[1])) or time.time() - file.stat().st_mtime > ABANDONED:
+                file.unlink()
+        except OSError:
+            continue  # its writer has just finished, or it is not ours to remove
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine has that number."""
+    if process == os.getpid():
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
@@ -44,11 +97,27 @@ def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not a JSON file ({error})") from error
+
+
+def parse_json(text: str) -> Any:
+    """As json.loads, but an integer that no float can hold is an error here and not wherever it is used."""
+    return json.loads(text, parse_int=_integer)
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > LONGEST_INTEGER:
+        raise ValueError(f"an integer of {len(digits)} digits")
+    return int(digits)
+
+
+def csv_text(text: str) -> str:
+    """A name as a cell of a CSV file: with an apostrophe in front where a spreadsheet would take it for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "'")) else text
 
 
 def layout(value: Any, indent: str = "") -> str:

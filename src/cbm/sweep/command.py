@@ -60,7 +60,7 @@ def _provide(shared: Shared, entry: dict[str, str], place: Path) -> None:
 def _call(arguments: list[str], work: Path, memory: float | None) -> str:
     limit = "" if memory is None else str(int(memory * 2**30))
     done = subprocess.Popen(
-        [sys.executable, "-P", "-m", "cbm.sweep.child", limit, *arguments],
+        [sys.executable, "-P", "-m", "cbm.cli.sweep_child", limit, *arguments],
         cwd=work,
         env=os.environ | worker_environment(),
         stdin=subprocess.PIPE,  # it closes with this process, and ends the child

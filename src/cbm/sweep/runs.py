@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from cbm.jobs import Job, Store
-from cbm.jobs.owner import Lock
 from cbm.jobs.store import unpacked
-from cbm.runs.files import read_json
+from cbm.runs.files import read_json, write_failed
+from cbm.runs.lock import Lock
 from cbm.sweep.tree import to_directory
 
 RUNS, RESULTS, FAILED = "runs", ".results", "failed"
@@ -32,7 +32,10 @@ class RunStore(Store):
 
     def put(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
         self.lock.check()
-        to_directory(arrays, self.directories[key])
+        try:
+            to_directory(arrays, self.directories[key])
+        except OSError as error:
+            raise write_failed(self.directories[key], error) from error
         super().put(key, {name: arrays[name] for name in ("printed", "seconds")})
 
     def put_packed(self, key: str, data: bytes) -> None:

@@ -1,92 +1,151 @@
-"""Files of transitions, in and out: one module for each format, and the table that lists them.
+"""Logs, in and out: one module for each format, and the table that lists them.
 
-Every reader returns the arrays of the npz contract by name (`obs`, `action`, `next_obs`, `reward_<name>`,
-`episode`, `names`, ...) and every writer takes them; `cbm.data.transitions` gives them meaning and checks their
-contents. Nothing here unpickles. Whatever a damaged file makes a parser raise leaves as a `DataError`. The
-layout of CSV and Parquet tables is described in `cbm.data.readers.tables`.
+Every reader gets a path and the roles that the user named, and returns the arrays of the npz contract by name (`obs`,
+`action`, `next_obs`, `reward_<name>`, `episode`, `names`, ...) with what it understood; every writer takes the arrays.
+`cbm.data.transitions` gives them meaning and checks their contents. Nothing here unpickles or runs what a file holds.
+Whatever a damaged file makes a parser raise leaves as a `DataError`.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
 
-from cbm.data.readers import csv, minari, npz, parquet
+from cbm.data.readers import arrow, csv, hdf5, lerobot, minari, npz, parquet, ros
 from cbm.data.readers.common import reason
-from cbm.data.readers.tables import Arrays
-from cbm.errors import DataError
+from cbm.data.roles import Roles
+from cbm.data.series import Reading
+from cbm.errors import DataError, WriteError, unknown_name
+from cbm.runs.files import atomic_file
+
+Write = Callable[[IO[bytes], Mapping[str, np.ndarray]], None]
 
 
-class Format(NamedTuple):
-    """How files of one kind are read and written."""
+class Reader(NamedTuple):
+    """How logs of one kind are read and, if they can be, written."""
 
-    read: Callable[[Path], Arrays]
-    write: Callable[[IO[bytes], Mapping[str, np.ndarray]], None]
+    what: str
+    read: Callable[[Path, Roles], Reading]
+    suffixes: tuple[str, ...] = ()
+    magic: tuple[bytes, ...] = ()
+    """First bytes of such a file; empty for text."""
+    write: Write | None = None
 
 
-FORMATS = {
-    ".npz": Format(npz.read, npz.write),
-    ".csv": Format(csv.read, csv.write),
-    ".parquet": Format(parquet.read, parquet.write),
-}
-"""By suffix: a new format is one module and one line here."""
-SUFFIXES = tuple(FORMATS)
+HDF5_MAGIC = (b"\x89HDF\r\n\x1a\n",)
+READERS = {
+    "npz": Reader("a NumPy archive", npz.read, (".npz",), (b"PK\x03\x04", b"PK\x05\x06"), npz.write),
+    "csv": Reader("a CSV table", csv.read, (".csv",), (), csv.write),
+    "tsv": Reader("a TSV table", csv.read, (".tsv",), (), csv.write_tabs),
+    "parquet": Reader("a Parquet file", parquet.read, (".parquet", ".pq"), (b"PAR1",), parquet.write),
+    "arrow": Reader("an Arrow file", arrow.read, (".arrow", ".feather", ".ipc"), (b"ARROW1", b"\xff\xff\xff\xff"),
+                    arrow.write),
+    "lerobot": Reader("a LeRobot dataset", lerobot.read),
+    "robomimic": Reader("a robomimic HDF5 file", hdf5.read, (".hdf5", ".h5"), HDF5_MAGIC),
+    "d4rl": Reader("a D4RL HDF5 file", hdf5.read, (".hdf5", ".h5"), HDF5_MAGIC),
+    "minari": Reader("a Minari HDF5 file", hdf5.read, (".hdf5", ".h5"), HDF5_MAGIC),
+    "ros": Reader("a ROS 2 bag or MCAP file", ros.read, (".mcap", ".db3"), (b"\x89MCAP0\r\n", b"SQLite format 3\0")),
+}  # fmt: skip
+"""By name: a new format is one module and one line here. HDF5 files show their layout themselves."""
+SUFFIXES = tuple(suffix for reader in READERS.values() if reader.write for suffix in reader.suffixes)
+"""Of the files that can be written."""
+READABLE = tuple(dict.fromkeys(suffix for reader in READERS.values() for suffix in reader.suffixes))
 MINARI = "minari:"
 """In front of the name of a Minari dataset, which is no file."""
+PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".npy")
 
 
-def read(path: str | os.PathLike[str]) -> Arrays:
-    """Arrays of a file, by its suffix, or of a Minari dataset, by the prefix `minari:`."""
+def read(path: str | os.PathLike[str], roles: Roles | None = None) -> Reading:
+    """A log by the reader that its name and its first bytes show, or that the roles name."""
+    roles = roles or Roles()
     if isinstance(path, str) and path.startswith(MINARI):
-        return minari.read(path.removeprefix(MINARI))
-    file = Path(path)
+        return minari.read(path.removeprefix(MINARI), roles)
     try:
-        if file.is_dir():
-            raise DataError("is a directory, not a file")
-        if not file.exists():
-            raise DataError("no such file")
-        if not file.is_file():
-            raise DataError("is not a regular file")
-        reader = FORMATS[_suffix(path)].read
-        if file.stat().st_size == 0:
-            raise DataError("the file is empty (0 bytes)")
-        return reader(file)
+        file = _resolved(Path(path))
+        return READERS[_kind(file, roles)].read(file, roles)
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or reason(error)}") from None
+    except ValueError as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"cannot be read: {reason(error)}") from None  # a path with a zero byte
+
+
+def _resolved(path: Path) -> Path:
+    """The file or directory that is read: a Minari dataset is the HDF5 file in its directory."""
+    if not path.exists():
+        raise DataError("no such file")
+    if path.is_dir() and (path / "data" / "main_data.hdf5").is_file():
+        return path / "data" / "main_data.hdf5"
+    return path
+
+
+def _kind(path: Path, roles: Roles) -> str:
+    """Name of the reader."""
+    if roles.reader is not None and roles.reader not in READERS:
+        raise unknown_name("unknown reader", roles.reader, READERS)
+    if path.is_dir():
+        return _directory_kind(path, roles)
+    if not path.is_file():
+        raise DataError("is not a regular file")
+    by_name = next((name for name, reader in READERS.items() if path.suffix.lower() in reader.suffixes), None)
+    if by_name is None and roles.reader is None:
+        raise DataError(_unknown(path))
+    if path.stat().st_size == 0:
+        raise DataError("the file is empty (0 bytes)")
+    chosen, shown = roles.reader or str(by_name), _by_magic(path)
+    if shown is not None and READERS[shown].magic != READERS[chosen].magic:
+        raise DataError(f"is {READERS[shown].what}, not {READERS[chosen].what}: --reader {shown}")
+    return chosen
+
+
+def _directory_kind(path: Path, roles: Roles) -> str:
+    kinds = {"lerobot": lerobot.is_dataset(path), "ros": ros.is_bag(path)}
+    shown = next((name for name, is_it in kinds.items() if is_it), None)
+    if shown is None:
+        raise DataError(
+            "is a directory, but no LeRobot dataset (meta/info.json), ROS 2 bag (metadata.yaml) or Minari dataset "
+            "(data/main_data.hdf5)"
+        )
+    if roles.reader not in (None, shown):
+        raise DataError(f"is {READERS[shown].what}, not {READERS[str(roles.reader)].what}: --reader {shown}")
+    return shown
+
+
+def _by_magic(path: Path) -> str | None:
+    with open(path, "rb") as file:
+        start = file.read(16)
+    names = (name for name, reader in READERS.items() if reader.magic and start.startswith(reader.magic))
+    return next(names, None)
+
+
+def _unknown(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix in PICKLES and suffix != ".npy":
+        return f"a file {suffix!r} is a pickle, and reading one can run any code: save the log as .npz or .parquet"
+    shown = _by_magic(path)
+    hint = f"it looks like {READERS[shown].what}: --reader {shown}" if shown else f"one of {', '.join(READABLE)}"
+    return f"unknown kind of file {suffix!r} ({hint}, or {MINARI}NAME)"
 
 
 def write(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
     """Write under a temporary name in the same directory, then rename: a file is whole or not there."""
-    writer = FORMATS[_suffix(path)].write
-    try:
-        with _replacing(Path(path)) as handle:
-            writer(handle, arrays)
-    except DataError:
-        raise
-    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
-        raise DataError(f"cannot be written: {getattr(error, 'strerror', None) or reason(error)}") from None
-
-
-def _suffix(path: str | os.PathLike[str]) -> str:
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
-        raise DataError(f"unknown kind of file {suffix!r} (one of {', '.join(SUFFIXES)}, or {MINARI}NAME)")
-    return suffix
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+        raise DataError(f"unknown kind of file {suffix!r} (one of {', '.join(SUFFIXES)})")
+    writer = next(reader.write for reader in READERS.values() if suffix in reader.suffixes)
+    assert writer is not None
     try:
-        with open(temporary, "xb") as handle:
-            yield handle
-        os.replace(temporary, path)
-    except BaseException:  # an interrupt as well: no half-written file stays behind
-        temporary.unlink(missing_ok=True)
+        with atomic_file(path) as handle:
+            writer(handle, arrays)
+    except (DataError, WriteError) as error:
+        because = error.__cause__
+        if isinstance(because, OSError):
+            raise type(error)(f"cannot be written: {because.strerror or reason(because)}") from None
         raise
+    except ValueError as error:  # a path with a zero byte
+        raise DataError(f"cannot be written: {reason(error)}") from None

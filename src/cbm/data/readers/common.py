@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from cbm.errors import DataError
 
 MEMORY_SHARE = 0.8
@@ -18,6 +20,15 @@ def optional(module: str, purpose: str) -> Any:
     except ImportError:
         package = module.partition(".")[0]
         raise DataError(f"{purpose} needs {package}, which is not installed: pip install {package}") from None
+
+
+def array_of(item: Any, name: str) -> np.ndarray:
+    """Numbers of an array in an HDF5 file; groups, text, references and objects are refused by name."""
+    if not hasattr(item, "dtype") or not hasattr(item, "shape") or item.shape == ():
+        raise DataError(f"{name!r} is not an array of rows")
+    if item.dtype.kind not in "fiub":
+        raise DataError(f"array {name!r} is not numeric: its dtype is {str(item.dtype)!r:.60}")
+    return np.asarray(item[()])
 
 
 def reason(error: BaseException) -> str:

@@ -1,35 +1,137 @@
-"""CSV files: a table of transitions as text."""
+"""Tables as text: CSV and TSV, with the separator that the header shows."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
 from cbm.data.readers.common import reason
-from cbm.data.readers.tables import Arrays, check_header, column_name, from_columns, parse_cells, to_columns
+from cbm.data.readers.tables import check_header, check_unique, column_name, to_columns
+from cbm.data.roles import EMPTY, NUMBER, TEXT, Roles, is_possible, select
+from cbm.data.series import Reading, Table, read_table
 from cbm.errors import DataError
 
+_WORDS = {"true": 1.0, "false": 0.0} | dict.fromkeys(("", "na", "n/a", "nan", "null", "none", "-"), np.nan)
+_BLOCK = 4096
+_SEPARATORS = "\t;|"
 
-def read(path: Path) -> Arrays:
+
+def read(path: Path, roles: Roles) -> Reading:
     try:
         with open(path, newline="", encoding="utf-8-sig") as handle:
-            rows = (row for row in csv.reader(handle, skipinitialspace=True) if row)
+            separator = _separator(handle, path)
+            rows = (row for row in csv.reader(handle, delimiter=separator, skipinitialspace=separator != "\t") if row)
             header = [column_name(cell) for cell in next(rows, [])]
             check_header(header)
-            return from_columns(parse_cells(header, rows))
+            return _read(header, rows, roles, "tsv" if separator == "\t" else "csv")
     except (csv.Error, UnicodeError) as error:
         raise DataError(f"not a readable CSV file: {reason(error)}") from None
 
 
-def write(handle: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
-    columns = to_columns(arrays)
-    with io.TextIOWrapper(handle, encoding="utf-8", newline="", write_through=True) as text:
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
+def _separator(handle: IO[str], path: Path) -> str:
+    """A comma, or what the header has instead of one."""
+    first = handle.readline(1_000_000)
+    handle.seek(0)
+    if path.suffix.lower() == ".tsv":
+        return "\t"
+    counts = {mark: first.count(mark) for mark in _SEPARATORS}
+    best = max(_SEPARATORS, key=lambda mark: counts[mark])
+    return best if counts[best] and "," not in first else ","
+
+
+def _read(header: list[str], rows: Iterator[list[str]], roles: Roles, reader: str) -> Reading:
+    parsed = {i: _Column(name, roles) for i, name in enumerate(header)}
+    start = 0
+    while block := list(islice(rows, _BLOCK)):
+        for row, cells in enumerate(block, start):
+            if len(cells) != len(header):
+                raise DataError(f"row {row} has {len(cells)} cells, but the header has {len(header)}")
+        for i, values in enumerate(zip(*block, strict=True)):
+            parsed[i].add(values, start)
+        start += len(block)
+    if not start:
+        raise DataError("the table has no rows")
+    by_name = {column.name: column for column in parsed.values()}
+    selection = select({name: column.kind() for name, column in by_name.items()}, roles)
+    check_unique(header, selection.used())
+    numbers = set(selection.values())
+    columns = {name: by_name[name].values(name in numbers) for name in selection.used()}
+    whole = frozenset(name for name in selection.action.values() if by_name[name].whole)
+    return read_table(Table(columns, whole), selection, roles, reader)
+
+
+class _Column:
+    """One column, block by block: numbers take far less room than their text, which is kept only where it may serve."""
+
+    def __init__(self, name: str, roles: Roles):
+        self.name = name
+        self.keeps_text = is_possible(name, "episode", roles) or is_possible(name, "time", roles)
+        self.whole = is_possible(name, "action", roles)  # only an action differs as an integer
+        self.parts: list[np.ndarray] = []
+        self.texts: list[Sequence[str]] = []
+        self.bad: tuple[int, str] | None = None
+
+    def add(self, cells: Sequence[str], start: int) -> None:
+        if self.keeps_text:
+            self.texts.append(cells)
+        if self.bad is not None:
+            return
+        self.whole = self.whole and all(map(_is_whole, cells))
+        try:
+            numbers = np.array(list(map(float, cells)))
+        except ValueError:  # a word, an empty cell, or no number at all: look at each
+            numbers = self._look(cells, start)
+        self.parts.append(numbers)
+
+    def _look(self, cells: Sequence[str], start: int) -> np.ndarray:
+        numbers = np.full(len(cells), np.nan)
+        for row, cell in enumerate(cells):
+            text = cell.strip()
+            try:
+                numbers[row] = _WORDS[text.lower()] if text.lower() in _WORDS else float(text)
+            except ValueError:
+                self.bad = (start + row, text)
+                self.parts.clear()
+                break
+        return numbers
+
+    def kind(self) -> str:
+        if self.bad is not None:
+            return TEXT
+        return EMPTY if all(np.isnan(part).all() for part in self.parts) else NUMBER
+
+    def values(self, as_numbers: bool) -> np.ndarray:
+        if self.bad is None:
+            return np.concatenate(self.parts)
+        if as_numbers:
+            row, cell = self.bad
+            raise DataError(f"column {self.name!r}, row {row}: {cell!r:.60} is not a number")
+        return np.array([cell.strip() for cells in self.texts for cell in cells], object)
+
+
+def _is_whole(cell: str) -> bool:
+    digits = cell.strip().removeprefix("-")
+    return (digits.isdecimal() and len(digits) < 16) or digits.lower() in ("true", "false", "")
+
+
+def writer(delimiter: str) -> Callable[[IO[bytes], Mapping[str, np.ndarray]], None]:
+    def write(handle: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
+        columns = to_columns(arrays)
+        text = io.TextIOWrapper(handle, encoding="utf-8", newline="", write_through=True)
+        lines = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+        lines.writerow(columns)
         # Python writes the shortest digits that give the same double, and keeps 1.0 apart from the integer 1
-        writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+        lines.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+        text.detach()  # the file is closed by who opened it
+
+    return write
+
+
+write = writer(",")
+write_tabs = writer("\t")

@@ -11,10 +11,27 @@ import numpy as np
 
 from cbm.data.readers.common import check_memory, reason
 from cbm.data.readers.tables import Arrays, is_known_array
+from cbm.data.roles import Roles
+from cbm.data.series import Reading
+from cbm.data.understood import Understood
 from cbm.errors import DataError
 
 
-def read(path: Path) -> Arrays:
+def read(path: Path, roles: Roles) -> Reading:
+    """Arrays by their names: columns have none, so there are no roles to name."""
+    if roles.named:
+        raise DataError("an npz file has arrays, not columns: --obs, --action and so on are for tables")
+    arrays = _read(path)
+    return Reading(arrays, Understood("npz", next(iter(np.shape(arrays.get("obs", ()))), 0), episode=_episodes(arrays)))
+
+
+def _episodes(arrays: Arrays) -> str:
+    if "episode" in arrays:
+        return "array 'episode'"
+    return "flags" if {"terminated", "truncated"} & set(arrays) else "rows that continue each other"
+
+
+def _read(path: Path) -> Arrays:
     """Arrays of the contract; unknown ones are listed with an empty array and never decompressed."""
     if not zipfile.is_zipfile(path):
         raise DataError("not an npz file, or a truncated one (no zip directory in it)")

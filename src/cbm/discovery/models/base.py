@@ -37,7 +37,7 @@ class Batch:
 
     @classmethod
     def of(cls, rows: Rows, index: Tensor, generator: torch.Generator) -> Batch:
-        noise = torch.rand(len(index), rows.u.shape[1], generator=generator)
+        noise = torch.rand(len(index), rows.u.shape[1], generator=generator).to(rows.device)
         u = torch.addcmul(rows.u[index], rows.width[index], noise)
         return cls(rows.x[index], u, rows.y[index], rows.level[index])
 
@@ -58,7 +58,10 @@ class MaskedModel(nn.Module, ABC):
         return None
 
     def draw(self, rows: int, full_share: float, focus: Tensor, generator: torch.Generator) -> Tensor:
-        """(B,) which input each row of a batch misses: any, the action and the shadows included, or none."""
+        """(B,) which input each row of a batch misses: any, the action and the shadows included, or none.
+
+        Drawn where the generator is, on the CPU.
+        """
         dropped = torch.multinomial(focus, rows, replacement=True, generator=generator)
         dropped[: math.ceil(full_share * rows)] = NOTHING
         return dropped
@@ -108,7 +111,7 @@ class TrunkModel(MaskedModel):
         return taught(-self.log_density(full, batch), self.lesson(masked, full.detach()), self.penalty(outputs))
 
     def full_loss(self, batch: Batch) -> Tensor | None:
-        nothing = torch.full((len(batch.x),), NOTHING)
+        nothing = torch.full((len(batch.x),), NOTHING, device=batch.x.device)
         first = self.trunk.first_layer(self.trunk.encoder(batch.x), nothing, hide=False)
         return -self.log_density(self.outputs(first), batch).mean()
 
@@ -118,7 +121,7 @@ class TrunkModel(MaskedModel):
 
     def evidence(self, batch: Batch) -> Pointwise:
         features = self.trunk.encoder(batch.x)
-        first = self.trunk.first_layer(features, torch.full((len(features),), NOTHING))
+        first = self.trunk.first_layer(features, torch.full((len(features),), NOTHING, device=features.device))
         judged = self.judge(self.outputs(first), batch)
 
         def pointwise(j: int, targets: Tensor | None) -> Tensor:

@@ -10,7 +10,9 @@ smaller than there for one that is. The same networks, restricted to the causes 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -87,14 +89,16 @@ class CandidateNetworks(MaskedModel):
         super().__init__()
         self.settings = settings
         self.explicit = settings.model == "explicit"
-        self.levels = torch.tensor(dataset.levels)
-        self.slots = torch.from_numpy(slots.inputs)
+        self.levels: Tensor
+        self.slots: Tensor
+        self.register_buffer("levels", torch.tensor(dataset.levels), persistent=False)
+        self.register_buffer("slots", torch.from_numpy(slots.inputs), persistent=False)
         self.action_input = dataset.action_input
-        self.block, self.action = feature_blocks(dataset.encoder, dataset.action_input)
+        block, action = feature_blocks(dataset.encoder, dataset.action_input)
         targets, m = slots.inputs.shape
         outputs = max(2, *dataset.levels, 2) if self.explicit else settings.code
-        self.pairs, self.ends, self.pair_block = pair_slots(dataset, slots)
-        self.encoder = self._narrow(dataset.encoder)
+        pairs, ends, pair_block = pair_slots(dataset, slots)
+        self._see(dataset.encoder, {"block": block, "action": action, "pair_block": pair_block}, pairs, ends)
         size = m * self.block.shape[1] + self.pairs.shape[1] * self.pair_block.shape[1]
         self.enter = _weight(targets, LOCAL_WIDTH, size)
         self.enter_action = nn.Parameter(
@@ -104,28 +108,43 @@ class CandidateNetworks(MaskedModel):
         self.middle = _weight(targets, LOCAL_WIDTH, LOCAL_WIDTH)
         self.leave = _weight(targets, outputs, LOCAL_WIDTH)
         self.curve = nn.Parameter(0.3 * torch.randn(targets, settings.code, settings.knots))
-        self.allowed: Tensor | None = None
+        self.allowed: Tensor | None
+        self.register_buffer("allowed", None, persistent=False)
 
-    def _narrow(self, encoder: Encoder) -> Encoder:
+    def _see(self, encoder: Encoder, parts: dict[str, Tensor], pairs: Tensor, ends: Tensor) -> None:
         """An encoder that makes only the features that some network sees; their indices in the blocks follow."""
-        read = (self.block[self.slots].flatten(), self.pair_block[self.pairs].flatten(), self.action)
+        self.block: Tensor
+        self.action: Tensor
+        self.pair_block: Tensor
+        self.pairs: Tensor
+        self.ends: Tensor
+        read = (parts["block"][self.slots].flatten(), parts["pair_block"][pairs].flatten(), parts["action"])
         used = torch.unique(torch.cat(read))
         used = used[used < encoder.features]
         place = torch.full((encoder.features + 1,), len(used))  # all others read as the empty one, which is zero
         place[used] = torch.arange(len(used))
-        self.block, self.pair_block, self.action = place[self.block], place[self.pair_block], place[self.action]
-        return encoder.only(used)
+        moved = {name: place[part] for name, part in parts.items()} | {"pairs": pairs, "ends": ends}
+        for name, part in moved.items():
+            self.register_buffer(name, part, persistent=False)
+        self.encoder = encoder.only(used)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What `.to(device)` calls; the encoder is no module, so it is moved here."""
+        super()._apply(fn, recurse)
+        self.encoder = self.encoder.moved(fn)
+        return self
 
     def restrict(self, parents: np.ndarray) -> None:
         """From now on see only these causes, (K, inputs) booleans."""
-        slots = self.slots.numpy()
+        slots = self.slots.cpu().numpy()
         seen = np.take_along_axis(parents, np.maximum(slots, 0), 1) & (slots >= 0)
         action = parents[:, self.action_input] if self.action_input is not None else np.zeros(len(slots), bool)
-        self.allowed = torch.from_numpy(np.concatenate([seen, action[:, None]], 1)).float()
+        self.allowed = torch.from_numpy(np.concatenate([seen, action[:, None]], 1)).float().to(self.slots.device)
 
     def keep(self, dropped: Tensor) -> Tensor:
         """(K, B) dropped slot -> (K, m + 1, B) zeros and ones: what each network sees, the action last."""
-        seen = (torch.arange(self.slots.shape[1] + 1)[:, None] != dropped[:, None]).float()
+        slots = torch.arange(self.slots.shape[1] + 1, device=dropped.device)
+        seen = (slots[:, None] != dropped[:, None]).float()
         return seen if self.allowed is None else seen * self.allowed[..., None]
 
     def by_feature(self, features: Tensor) -> Tensor:
@@ -139,7 +158,7 @@ class CandidateNetworks(MaskedModel):
         view = by_feature[self.block[self.slots]]  # (K, m, size, B); index -1 is the empty input
         view = (view * keep[:, :m, None]).flatten(1, 2)
         if self.pairs.shape[1]:
-            rows = torch.arange(targets)[:, None]
+            rows = torch.arange(targets, device=keep.device)[:, None]
             both = keep[rows, self.ends[..., 0]] * keep[rows, self.ends[..., 1]]  # (K, p, B)
             differences = by_feature[self.pair_block[self.pairs]] * both[:, :, None]
             view = torch.cat([view, differences.flatten(1, 2)], 1)
@@ -204,7 +223,7 @@ class CandidateNetworks(MaskedModel):
         if self.allowed is not None:
             return torch.full((len(self.slots), rows), NOTHING)
         action = torch.full((len(self.slots), 1), float(len(self.action) > 0))
-        chance = torch.cat([(self.slots >= 0).float(), action], 1) + 1e-9
+        chance = torch.cat([(self.slots.cpu() >= 0).float(), action], 1) + 1e-9
         dropped = torch.multinomial(chance, rows, replacement=True, generator=generator)
         dropped[:, : math.ceil(full_share * rows)] = NOTHING
         return dropped
@@ -225,12 +244,13 @@ class CandidateNetworks(MaskedModel):
 
     def full_loss(self, batch: Batch) -> Tensor | None:
         features = self.encoder(batch.x)
-        nothing = torch.full((len(self.slots), len(features)), NOTHING)
+        nothing = torch.full((len(self.slots), len(features)), NOTHING, device=features.device)
         return -self.log_density(self.outputs(features, nothing), batch).mean()
 
     def evidence(self, batch: Batch) -> Pointwise:
         by_feature = self.by_feature(self.encoder(batch.x))
-        first = self.first_layer(by_feature, torch.full((len(self.slots), len(batch.x)), NOTHING))
+        nothing = torch.full((len(self.slots), len(batch.x)), NOTHING, device=by_feature.device)
+        first = self.first_layer(by_feature, nothing)
         outputs, expected = self.densities(self.further_layers(first)), self.settings.expected
         if self.explicit:
             judged = judge(outputs, batch, self.log_density, self.lesson, expected)

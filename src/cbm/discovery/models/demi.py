@@ -53,7 +53,7 @@ class Demi(MaskedModel):
 
     def evidence(self, batch: Batch) -> Pointwise:
         features = self.psi.trunk.encoder(batch.x)
-        nothing = torch.full((len(features),), NOTHING)
+        nothing = torch.full((len(features),), NOTHING, device=features.device)
         first = self.psi.trunk.first_layer(features, nothing)
 
         def pointwise(j: int, targets: Tensor | None) -> Tensor:

@@ -8,7 +8,9 @@ knots. Features are centred, so that a dropped input (all zeros) is a neutral on
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,6 +76,12 @@ class Encoder:
             source_t, wave_t, low_t, high_t, mean_t, first_t, second_t, pairs_t, torch.from_numpy(gains),
             columns.shape[1], max(groups) + 1,
         )  # fmt: skip
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Encoder:
+        """The same encoder with all its tensors moved, to another device say."""
+        parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved: dict[str, Any] = {name: move(part) for name, part in parts.items() if isinstance(part, Tensor)}
+        return replace(self, **moved)
 
     @property
     def features(self) -> int:

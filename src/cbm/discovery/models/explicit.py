@@ -23,7 +23,8 @@ class Explicit(TrunkModel):
 
     def __init__(self, encoder: Encoder, levels: tuple[int, ...], settings: Settings):
         super().__init__(encoder, settings, len(levels), max(2, *levels, 2))
-        self.levels = torch.tensor(levels)
+        self.levels: Tensor
+        self.register_buffer("levels", torch.tensor(levels), persistent=False)
 
     def outputs(self, first: Tensor, targets: Tensor | None = None) -> Tensor:
         return self.trunk.rest(first, targets).transpose(0, 1)  # (K, B, outputs)
@@ -60,5 +61,5 @@ def explicit_cross_entropy(heads: Tensor, teacher: Tensor, levels: Tensor) -> Te
 
 def _log_classes(heads: Tensor, levels: Tensor) -> Tensor:
     """Log-probability of each of a discrete target's levels."""
-    beyond = torch.arange(heads.shape[-1]) >= levels[:, None, None]
+    beyond = torch.arange(heads.shape[-1], device=heads.device) >= levels[:, None, None]
     return functional.log_softmax(heads.masked_fill(beyond, -1e9), -1)

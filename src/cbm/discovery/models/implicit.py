@@ -50,7 +50,7 @@ def critic_scores(context: Tensor, curve: Tensor) -> Tensor:
 
 def penalties(scores: Tensor, settings: Settings) -> Tensor:
     """Eq. 5: squared scores and squared slopes along the candidate, means over rows and candidates."""
-    total = torch.zeros(())
+    total = scores.new_zeros(())
     rows = scores[:, ::8]  # a sample of the rows is enough for a penalty this small
     if settings.score_penalty:
         total = total + settings.score_penalty * rows.square().mean((1, 2)).sum()

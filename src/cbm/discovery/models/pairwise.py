@@ -31,7 +31,10 @@ class Pairwise(MaskedModel):
         encoder, targets, h = dataset.encoder, len(dataset.targets), settings.width
         self.settings = settings
         low, high = dataset.train.y.amin(0), dataset.train.y.amax(0)
-        self.low, self.high = low - 0.05 * (high - low), high + 0.05 * (high - low)
+        self.low: Tensor
+        self.high: Tensor
+        self.register_buffer("low", low - 0.05 * (high - low), persistent=False)
+        self.register_buffer("high", high + 0.05 * (high - low), persistent=False)
         self.columns = input_columns(encoder)
         self.widest = max(len(columns) for columns in self.columns)
         pairs = targets * len(self.columns)
@@ -44,7 +47,7 @@ class Pairwise(MaskedModel):
 
     def pair_features(self, x: Tensor) -> Tensor:
         """(B, C) -> (K, inputs, B, h): what each input says about each target."""
-        nodes = torch.zeros(len(self.columns), len(x), self.widest)
+        nodes = x.new_zeros(len(self.columns), len(x), self.widest)
         for j, columns in enumerate(self.columns):
             nodes[j, :, : len(columns)] = x[:, columns]
         targets = len(self.low)
@@ -69,12 +72,13 @@ class Pairwise(MaskedModel):
     def negatives(self, rows: int, generator: torch.Generator) -> Tensor:
         """(K, B, N) negative samples, uniform over each target's range."""
         shape = (len(self.low), rows, self.settings.candidates)
-        return torch.rand(shape, generator=generator) * (self.high - self.low)[:, None, None] + self.low[:, None, None]
+        share = torch.rand(shape, generator=generator).to(self.low.device)
+        return share * (self.high - self.low)[:, None, None] + self.low[:, None, None]
 
     def loss_on(self, batch: Batch, dropped: Tensor, negatives: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         _targets, rows, _ = negatives.shape
         features = self.pair_features(batch.x)
-        absent = torch.arange(len(self.columns))[:, None] == dropped
+        absent = torch.arange(len(self.columns), device=dropped.device)[:, None] == dropped
         q = self.context(features.masked_fill(absent[..., None], -math.inf).amax(1))  # (K, B, code)
         values = torch.cat([batch.y.T[..., None], negatives], -1)  # the positive first
         code, slope = self.candidate(values.flatten(1))
@@ -110,7 +114,7 @@ class Pairwise(MaskedModel):
 
     def grid(self, n: int) -> Tensor:
         """(K, n) evenly spread candidates."""
-        middle = (torch.arange(n) + 0.5) / n
+        middle = (torch.arange(n, device=self.low.device) + 0.5) / n
         return self.low[:, None] + middle * (self.high - self.low)[:, None]
 
 
@@ -119,7 +123,7 @@ def importance_sampled(difference: Tensor, candidates: int) -> Tensor:
 
     With phi = g - psi the weighted sum is Z_g / Z_psi, so Eq. 3 is log[(N+1) / (1 + N e^-difference)].
     """
-    return math.log(candidates + 1) - torch.logaddexp(torch.zeros(()), math.log(candidates) - difference)
+    return math.log(candidates + 1) - torch.logaddexp(difference.new_zeros(()), math.log(candidates) - difference)
 
 
 def input_columns(encoder: Encoder) -> list[list[int]]:

@@ -7,6 +7,9 @@ leave-one-out model for all targets costs one pass.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Self
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -26,6 +29,12 @@ class Trunk(nn.Module):
         self.by_absence = nn.Parameter(torch.zeros(encoder.inputs + 1, width))  # last row: nothing is absent
         self.hidden = nn.ModuleList([nn.Linear(width, width) for _ in range(depth - 1)])
         self.last = nn.Linear(width, targets * per_target)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What `.to(device)` calls; the encoder is no module, so it is moved here."""
+        super()._apply(fn, recurse)
+        self.encoder = self.encoder.moved(fn)
+        return self
 
     def first_layer(self, features: Tensor, dropped: Tensor, hide: bool = True) -> Tensor:
         """(B, F), (B,) -> (B, width); `hide=False` names the input without removing it."""

@@ -22,12 +22,13 @@ def warm_start(old: MaskedModel, old_dataset: TensorDataset, new: MaskedModel, d
         return
     if old.trunk.per_target != new.trunk.per_target or old_dataset.inputs != dataset.inputs:
         return
-    here, there = _same_features(old_dataset.encoder, dataset.encoder)
+    device = new.trunk.by_absence.device
+    here, there = (at.to(device) for at in _same_features(old_dataset.encoder, dataset.encoder))
     new.trunk.by_feature.weight[:, there] = old.trunk.by_feature.weight[:, here]
     new.trunk.by_feature.bias.copy_(old.trunk.by_feature.bias)
     new.trunk.by_absence.copy_(old.trunk.by_absence)
     new.trunk.hidden.load_state_dict(old.trunk.hidden.state_dict())
-    before, after = _same_targets(old_dataset, dataset)
+    before, after = (at.to(device) for at in _same_targets(old_dataset, dataset))
     for name in ("weight", "bias"):
         sides = [getattr(m.trunk.last, name).view(m.trunk.targets, m.trunk.per_target, -1) for m in (new, old)]
         sides[0][after] = sides[1][before]

@@ -1,0 +1,50 @@
+"""Rows after which the state jumps as it does nowhere else: ends of episodes that a log does not show."""
+
+from __future__ import annotations
+
+import numpy as np
+
+FAR = 12.0
+"""A jump is so many times as long as nearly all other steps."""
+USUAL = 0.95
+"""Share of the steps that count as usual."""
+MOST = 0.1
+"""More jumps than this share of the rows are no ends of episodes."""
+FIT_COLUMNS = 60
+"""Beyond so many variables no fit of the usual step is made; the plain step is looked at."""
+PRODUCT_COLUMNS = 12
+"""Up to so many variables the fit has their products as well: what turns is no linear function."""
+
+
+def find_jumps(obs: np.ndarray, next_obs: np.ndarray, action: np.ndarray) -> np.ndarray:
+    """Numbers of the pairs (T,) whose step is far from what one smooth model of all steps says.
+
+    A state that falls or spins has long steps now and then, so a step counts as long only beside its prediction.
+    """
+    if len(obs) < 20:
+        return np.empty(0, int)
+    scale = obs.std(0)
+    used = (scale > 0) & np.isfinite(scale)
+    if not used.any():
+        return np.empty(0, int)
+    step = ((next_obs - obs) / np.where(used, scale, 1))[:, used]
+    if used.sum() <= FIT_COLUMNS and len(obs) > 4 * used.sum():
+        state = (obs[:, used] - obs[:, used].mean(0)) / scale[used]
+        inputs = _features(state, action.astype(float))
+        step = step - inputs @ np.linalg.lstsq(inputs, step, rcond=None)[0]
+    usual = np.quantile(np.abs(step), USUAL, axis=0)
+    moving = usual > 1e-9
+    if not moving.any():
+        return np.empty(0, int)
+    length = np.sqrt(np.mean((step[:, moving] / usual[moving]) ** 2, axis=1))
+    far = np.flatnonzero(length > FAR * np.quantile(length, 0.5))
+    return far if len(far) <= MOST * len(obs) else np.empty(0, int)
+
+
+def _features(state: np.ndarray, action: np.ndarray) -> np.ndarray:
+    columns = [np.ones((len(state), 1)), state, action]
+    width = state.shape[1]
+    if width <= PRODUCT_COLUMNS and len(state) > 4 * width * width:
+        left, right = np.triu_indices(width)
+        columns.append(state[:, left] * state[:, right])
+    return np.hstack(columns)

@@ -1,0 +1,146 @@
+"""Tables in Arrow's memory format: what Parquet and Feather files, LeRobot datasets and data frames become.
+
+A column of lists of one length becomes one column for each place (`state_0`, `state_1`, ...), a column of records one
+for each field (`pose.x`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from cbm.data.readers.common import check_memory, optional, reason
+from cbm.data.readers.tables import check_header, check_unique, column_name, is_metadata, to_columns
+from cbm.data.roles import NUMBER, TEXT, TIME, Roles, select
+from cbm.data.series import Arrays, Reading, Table, read_table
+from cbm.errors import DataError
+
+METADATA_KEY = b"cbm"
+
+
+def read(path: Path, roles: Roles) -> Reading:
+    """A Feather file, or any file in Arrow's file or stream format."""
+    feather = optional("pyarrow.feather", "reading Arrow")
+    optional("pyarrow", "reading Arrow")
+    try:
+        check_memory([path.stat().st_size])
+        table = _open(feather, path)
+        return from_table(table, roles, "arrow")
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"not a readable Arrow file: {reason(error)}") from None
+
+
+def _open(feather: Any, path: Path) -> Any:
+    ipc = optional("pyarrow.ipc", "reading Arrow")
+    try:
+        return feather.read_table(path)
+    except Exception:
+        with ipc.open_stream(str(path)) as stream:
+            return stream.read_all()
+
+
+def from_table(table: Any, roles: Roles, reader: str) -> Reading:
+    """An Arrow table with its columns selected before any of them is copied."""
+    about, table = metadata(table.schema), flat(table)
+    names = [column_name(name) for name in table.column_names]
+    check_header(names)
+    table = table.rename_columns(names)
+    selection = select({field.name: kind_of(field.type) for field in table.schema}, roles)
+    check_unique(names, selection.used())
+    return read_table(as_table(table, selection.used(), about), selection, roles, reader)
+
+
+def as_table(table: Any, used: Sequence[str], about: Arrays) -> Table:
+    types = optional("pyarrow.types", "reading Arrow")
+    columns = {name: to_numpy(table.column(name)) for name in dict.fromkeys(used)}
+    whole = {n for n in columns if types.is_integer(t := table.schema.field(n).type) or types.is_boolean(t)}
+    return Table(columns, frozenset(whole), about)
+
+
+def metadata(schema: Any) -> Arrays:
+    """What a table has no columns for, as our own writers store it."""
+    about = json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}"))
+    return {name: np.array(about[name]) for name in about if is_metadata(name)}
+
+
+def kind_of(type_: Any) -> str:
+    types = optional("pyarrow.types", "reading Arrow")
+    if types.is_dictionary(type_):
+        type_ = type_.value_type
+    if types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_) or types.is_decimal(type_):
+        return NUMBER
+    return TIME if types.is_timestamp(type_) or types.is_date(type_) else TEXT
+
+
+def to_numpy(column: Any) -> np.ndarray:
+    """Numbers with NaN for null, datetime64, or objects."""
+    types, pa = optional("pyarrow.types", "reading Arrow"), optional("pyarrow", "reading Arrow")
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_decimal(column.type) or (types.is_boolean(column.type) and column.null_count):
+        column = column.cast(pa.float64() if types.is_decimal(column.type) else pa.uint8())
+    return np.asarray(column.to_numpy())
+
+
+def flat(table: Any) -> Any:
+    """Lists of one length and records as columns of their own."""
+    types, pa = optional("pyarrow.types", "reading Arrow"), optional("pyarrow", "reading Arrow")
+    while any(types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    if not any(types.is_nested(field.type) for field in table.schema):
+        return table
+    columns: dict[str, Any] = {}
+    for i, field in enumerate(table.schema):
+        name = field.name
+        lists = types.is_list(field.type) or types.is_large_list(field.type) or types.is_fixed_size_list(field.type)
+        if lists and kind_of(field.type.value_type) == NUMBER:
+            columns |= {
+                f"{name}_{k}": pa.chunked_array([part]) for k, part in enumerate(_places(table.column(i), name))
+            }
+        elif name in columns:
+            raise DataError(f"column {name!r} occurs more than once")
+        else:
+            columns[name] = table.column(i)
+    return pa.table(columns)
+
+
+def _places(column: Any, name: str) -> np.ndarray:
+    """(k, T) numbers of a column of lists; all lists must be as long."""
+    values = vectors(column, name)
+    return np.ascontiguousarray(values.T)
+
+
+def vectors(column: Any, name: str) -> np.ndarray:
+    """(T, k) numbers of a column of lists of one length."""
+    if not len(column):
+        raise DataError("the table has no rows")
+    if column.null_count:
+        rows = [row for row, cell in enumerate(column.is_valid().to_pylist()) if not cell]
+        raise DataError(f"column {name!r}, row {rows[0]}: the list is missing")
+    parts = [chunk.flatten() for chunk in column.chunks]
+    flat_values = np.concatenate([np.asarray(part.to_numpy(zero_copy_only=False), float) for part in parts])
+    compute = optional("pyarrow.compute", "reading Arrow")
+    lengths = compute.list_value_length(column).to_numpy()
+    if (lengths != lengths[0]).any() or lengths[0] == 0:
+        row = int(np.argmax(lengths != lengths[0]))
+        raise DataError(
+            f"column {name!r}, row {row}: a list of {lengths[row]} numbers, not of {lengths[0]} as in row 0"
+        )
+    return flat_values.reshape(len(lengths), -1)
+
+
+def write(handle: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
+    optional("pyarrow.feather", "writing Arrow").write_feather(table_of(arrays), handle, compression="uncompressed")
+
+
+def table_of(arrays: Mapping[str, np.ndarray]) -> Any:
+    """An Arrow table in our own layout, with what has no column in its metadata."""
+    pyarrow = optional("pyarrow", "writing Arrow")
+    about = {name: values.tolist() for name, values in arrays.items() if is_metadata(name)}
+    return pyarrow.table(to_columns(arrays)).replace_schema_metadata({METADATA_KEY: json.dumps(about)})

@@ -1,0 +1,153 @@
+"""What a log holds and what looks wrong with it, in numbers: the contents of `cbm check`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cbm.data.jumps import find_jumps
+from cbm.data.log import Log
+from cbm.data.transitions import Transitions
+from cbm.data.understood import listing
+
+ROWS_PER_VARIABLE = 20
+"""With fewer transitions for each variable and action, weak effects cannot be told from chance."""
+SHORTEST = 50
+"""Fewer transitions than this are refused by `cbm discover`."""
+NEAR = 0.9999
+"""Correlation beyond which two variables are nearly the same."""
+SAMPLE = 512
+"""Rows in which neighbours are compared."""
+PROJECTIONS = 3
+
+
+def summarise(log: Log, source: str) -> dict[str, Any]:
+    """Everything that `cbm check --json` prints."""
+    data, understood = log.data, log.understood
+    constant = _constant(data)
+    same, near = duplicates(data, constant)
+    result = {
+        "source": source,
+        "reader": understood.reader,
+        "rows": understood.rows,
+        "transitions": len(data),
+        "episodes": len(np.unique(data.episode)),
+        "episodes_from": understood.episode,
+        "step": understood.step,
+        "time": understood.time,
+        "variables": _variables(data),
+        "actions": _actions(data),
+        "rewards": {name: _range(values) for name, values in data.rewards.items()},
+        "constants": _constant_names(data, constant),
+        "duplicates": same,
+        "near_duplicates": near,
+        "repeated_rows": _repeated_rows(data),
+        "understood": understood.to_json(),
+        "notes": understood.sentences(),
+    }
+    return result | {"warnings": warnings(result, data)}
+
+
+def warnings(result: dict[str, Any], data: Transitions) -> list[str]:
+    """What looks wrong, one sentence each."""
+    said = []
+    columns = len(data.factors) + len(data.factors.action_names)
+    if len(data) < SHORTEST:
+        said.append(f"{len(data)} transitions are too few: cbm discover needs {SHORTEST}")
+    elif len(data) < ROWS_PER_VARIABLE * columns:
+        said.append(
+            f"{len(data)} transitions are few for {columns} variables and actions: "
+            f"expect undecided cells below about {ROWS_PER_VARIABLE * columns}"
+        )
+    if result["constants"]:
+        said.append(f"constant: {listing(result['constants'])} (remove, or pass --allow-constant)")
+    for key, words in (("duplicates", "the same"), ("near_duplicates", "nearly the same")):
+        pairs = [f"{a} and {b}" for a, b in result[key]]
+        if pairs:
+            said.append(f"{words}: {listing(pairs)} (which of them is the cause cannot be told)")
+    if result["repeated_rows"]:
+        said.append(f"{result['repeated_rows']} transitions occur more than once, exactly")
+    if not data.rewards:
+        said.append("there is no reward: a graph can be found, but no minimal state")
+    if result["understood"]["jumps"] == [] and result["episodes"] == 1 and result["reader"] == "npz":
+        jumps = find_jumps(data.obs, data.next_obs, data.action)
+        if len(jumps):
+            said.append(
+                f"the state jumps {len(jumps)} times as it does nowhere else: rows {listing(list(map(str, jumps)))}"
+            )
+    return said
+
+
+def _variables(data: Transitions) -> list[dict[str, Any]]:
+    low = np.minimum(data.obs.min(0), data.next_obs.min(0))
+    high = np.maximum(data.obs.max(0), data.next_obs.max(0))
+    changed = (data.obs != data.next_obs).mean(0)
+    columns = zip(data.factors.variables, low.tolist(), high.tolist(), changed.tolist(), strict=True)
+    return [
+        {"name": variable.name, "kind": variable.kind, "low": lowest, "high": highest, "changed": share}
+        for variable, lowest, highest, share in columns
+    ]
+
+
+def _actions(data: Transitions) -> list[dict[str, Any]]:
+    choices = data.factors.discrete_actions
+    return [
+        {"name": name, "kind": "continuous" if choices is None else f"one of {choices}", **_range(data.action[:, i])}
+        for i, name in enumerate(data.factors.action_names)
+    ]
+
+
+def _range(values: np.ndarray) -> dict[str, float]:
+    return {"low": float(values.min()), "high": float(values.max())}
+
+
+def _constant(data: Transitions) -> np.ndarray:
+    return (data.obs == data.obs[0]).all(0) & (data.next_obs == data.obs[0]).all(0)
+
+
+def _constant_names(data: Transitions, constant: np.ndarray) -> list[str]:
+    names = [data.factors.names[i] for i in np.flatnonzero(constant)]
+    names += [f"reward {name}" for name, values in data.rewards.items() if (values == values[0]).all()]
+    still = (data.action == data.action[0]).all(0)
+    return names + [f"action {data.factors.action_names[i]}" for i in np.flatnonzero(still)]
+
+
+def duplicates(data: Transitions, constant: np.ndarray) -> tuple[list[list[str]], list[list[str]]]:
+    """Pairs of variables that are equal everywhere, and pairs that differ only by scale, offset and a little noise.
+
+    Equal columns have equal projections: sorted by a few random ones, they are neighbours, so that ten thousand
+    variables take no longer than to sort them.
+    """
+    rows = np.linspace(0, len(data) - 1, min(len(data), SAMPLE)).astype(int)
+    columns = np.flatnonzero(~constant)
+    values = data.obs[rows][:, columns]
+    spread = values.std(0)
+    columns, values = columns[spread > 0], values[:, spread > 0]
+    if len(columns) < 2 or len(rows) < 8:
+        return [], []
+    standard = (values - values.mean(0)) / values.std(0)
+    rng = np.random.default_rng(0)
+    pairs: dict[tuple[int, int], bool] = {}
+    for _ in range(PROJECTIONS):
+        place = rng.normal(size=len(rows)) @ standard
+        order = np.argsort(np.abs(place), kind="stable")  # a copy with the other sign is a neighbour as well
+        left, right = order[:-1], order[1:]
+        alike = np.abs(np.einsum("tj,tj->j", standard[:, left], standard[:, right])) / len(rows) > NEAR
+        for a, b in zip(left[alike].tolist(), right[alike].tolist(), strict=True):
+            first, second = sorted((int(columns[a]), int(columns[b])))
+            pairs[first, second] = bool((data.obs[:, first] == data.obs[:, second]).all())
+    names = data.factors.names
+    found = sorted(pairs.items())
+    return ([[names[a], names[b]] for (a, b), exact in found if exact],
+            [[names[a], names[b]] for (a, b), exact in found if not exact])  # fmt: skip
+
+
+def _repeated_rows(data: Transitions) -> int:
+    """Transitions that occur more than once, by a fingerprint of each row."""
+    if all(kind != "continuous" for kind in data.factors.kinds):
+        return 0  # a few discrete values repeat themselves
+    rng = np.random.default_rng(1)
+    rows = np.hstack([data.obs, data.action.astype(float), data.next_obs])
+    marks = rows @ rng.normal(size=rows.shape[1])
+    return len(marks) - len(np.unique(marks))

@@ -1,0 +1,1 @@
+"""Breaks runs and files on purpose: `python -m tests.torture`, not collected by pytest."""
