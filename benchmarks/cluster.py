@@ -77,7 +77,7 @@ def sweep(out: Path, jobs: int, *more: str) -> tuple[float, str]:
 
 def overhead(executor: Any, out: Path, jobs: int = 200) -> float:
     """Seconds that a job costs that does nothing."""
-    shared = Shared.write(out / "shared", {"x": [1.0]}).path
+    shared = Shared.write(out / "shared", {"x": np.ones(1)}).path
     todo = [Job(f"scale-{k}", "cbm.jobs.checks:scale", {"name": "x", "by": k}) for k in range(jobs)]
     executor.run(todo[:4], shared, Store(None))  # the workers are up
     started = time.monotonic()
