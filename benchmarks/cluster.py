@@ -18,6 +18,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cbm.cli.main import main as cbm
 from cbm.jobs import Job, Shared, Store, local_executor
 from cbm.jobs.ray_executor import KEEP_ALIVE, RayExecutor

@@ -15,7 +15,7 @@ import pytest
 from cbm.errors import DataError
 from cbm.jobs import Executor, Failure, InProcess, Job, Retry, Shared, Store
 
-ray = pytest.importorskip("ray")
+ray = pytest.importorskip("ray", exc_type=ImportError)
 CHECKS = "cbm.jobs.checks"
 
 
