@@ -70,7 +70,7 @@ def test_values(text: str, value: Any) -> None:
 
 
 def test_pairs() -> None:
-    assert read_pairs("--set", ("sac.gamma = 0.9", "world-seed=1"), "sac.") == {"gamma": 0.9, "world_seed": 1}
+    assert read_pairs("--set", ("sac.gamma = 0.9", "world-seed=1"), "sac.") == {"sac.gamma": 0.9, "world_seed": 1}
     for texts, message in (
         (("gamma",), "--set 'gamma': must be KEY=VALUE"),
         (("=3",), "must be KEY=VALUE"),

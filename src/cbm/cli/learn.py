@@ -208,17 +208,19 @@ def plan_from(options: Options) -> Plan:
 def _settings(options: Options, world: str, task: str) -> LearnSettings:
     settings = preset(options.preset, world, task)  # type: ignore[arg-type]
     agent = as_agent(settings.agent, options.agent)
-    changes = read_pairs("--set", options.set, f"{options.agent}.")
+    prefix = f"{options.agent}."
+    changes = read_pairs("--set", options.set, prefix)
     if options.demonstrations is not None:
         if "demonstrations" in changes:
             raise DataError("--demonstrations and --set demonstrations cannot be given together")
         changes["demonstrations"] = options.demonstrations
     own = {field.name for field in fields(LearnSettings)} - {"agent"}
     inner = {field.name for field in fields(agent)}
+    ours = {key: key.removeprefix(prefix) for key in changes if key.removeprefix(prefix) in inner}
     for key in changes:
-        if key not in own | inner:
+        if key not in own and key not in ours:
             raise unknown_name("--set: unknown setting", key, sorted(own | inner))
-    agent = replace(agent, **{key: value for key, value in changes.items() if key in inner})
+    agent = replace(agent, **{name: changes[key] for key, name in ours.items()})
     return replace(settings, **{key: value for key, value in changes.items() if key in own}, agent=agent)
 
 

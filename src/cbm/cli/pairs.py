@@ -20,13 +20,15 @@ KEY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def read_pairs(flag: str, texts: tuple[str, ...], prefix: str = "") -> dict[str, Any]:
-    """Values by key; a key with and without the prefix is the same, and none may be given twice."""
+    """Values by key, as given; none may be given twice, and with or without the prefix it is the same one."""
     result: dict[str, Any] = {}
+    seen: set[str] = set()
     for text in texts:
         key, value = _pair(flag, text)
-        key = key.removeprefix(prefix)
-        if key in result:
-            raise DataError(f"{flag} {key}: given twice")
+        plain = key.removeprefix(prefix)
+        if plain in seen:
+            raise DataError(f"{flag} {plain}: given twice")
+        seen.add(plain)
         result[key] = value
     return result
 

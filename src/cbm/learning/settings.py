@@ -89,7 +89,7 @@ class LearnSettings:
         if not isinstance(data, dict):
             return record_from_json(cls, data)
         own = {key: value for key, value in data.items() if key not in AGENTS}
-        agents = [name for name in data if name in AGENTS]
+        agents = [name for name in AGENTS if name in data]
         if len(agents) > 1:
             raise DataError(f"settings of two agents: {' and '.join(agents)}")
         for name in agents:
