@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cbm.errors import DataError
-from cbm.jobs import Executor, Job, Shared, Store, default_workers, local_executor
+from cbm.errors import DataError, WriteError
+from cbm.jobs import Executor, Failure, Job, Retry, Shared, Store, default_workers, local_executor
+from cbm.jobs.store import write_attempt
 
 CHECKS = "cbm.jobs.checks"
 LONG = 600.0  # seconds; a test that waits for such a job to end fails by its time limit
@@ -191,6 +192,25 @@ def test_a_job_that_raises(shared: Path, tmp_path: Path, pool: Executor, here: b
         used.run([*scales(1), job("f", "fail", message="oh")], shared, store)
     assert not store.has("f") and leftovers(tmp_path / "results") == []
     assert len(used.run(scales(3), shared, store)) == 3  # the pool goes on
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_write_that_fails_in_a_job_is_no_bad_input_and_not_tried_again(
+    shared: Path, pool: Executor, here: bool
+) -> None:
+    used, jobs = local_executor(0) if here else pool, [job("w", "fail_to_write"), *scales(2)]
+    with pytest.raises(WriteError, match="job 'w': cannot write x: no room"):
+        used.run(jobs[:1], shared, Store(None), retry=Retry(raised=3))
+    failures: list[Failure] = []
+    assert len(used.run(jobs, shared, Store(None), retry=Retry(raised=3), failures=failures)) == 2
+    [failure] = failures
+    assert isinstance(failure.error, WriteError) and failure.attempts == 1 and "fail_to_write" in failure.log
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_result_for_which_there_is_no_room_is_a_failed_write() -> None:
+    with pytest.raises(WriteError, match="cannot write /dev/full"):
+        write_attempt(Path("/dev/full"), {"x": np.zeros(100_000)})
 
 
 def test_a_failing_job_stops_the_others(shared: Path, pool: Executor) -> None:

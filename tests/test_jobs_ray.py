@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cbm.errors import DataError
+from cbm.errors import DataError, WriteError
 from cbm.jobs import Executor, Failure, InProcess, Job, Retry, Shared, Store
 
 ray = pytest.importorskip("ray", exc_type=ImportError)
@@ -63,13 +63,14 @@ def test_workers_have_one_thread(executor: Executor, shared: Path) -> None:
 
 def test_failed_jobs_are_reported_and_the_others_go_on(executor: Executor, shared: Path, tmp_path: Path) -> None:
     bad = job("bad", "fail", message="row 3", data=True)
-    jobs = [job("f", "fail", message="oh"), job("d", "die"), bad, *scales(3)]
+    jobs = [job("f", "fail", message="oh"), job("d", "die"), bad, job("w", "fail_to_write"), *scales(3)]
     failures: list[Failure] = []
     results = executor.run(jobs, shared, Store(tmp_path / "r"), retry=Retry(raised=1, lost=1), failures=failures)
     assert list(results) == ["scale-0", "scale-1", "scale-2"]
     found = {failure.key: failure for failure in failures}
     assert (found["f"].attempts, found["d"].attempts, found["bad"].attempts) == (2, 2, 1)
     assert "ZeroDivisionError: oh" in found["f"].log and "ended twice" in str(found["d"].error)
+    assert isinstance(found["w"].error, WriteError) and found["w"].attempts == 1
     assert isinstance(found["bad"].error, DataError) and str(found["bad"].error) == "row 3"
 
 
@@ -105,6 +106,7 @@ def test_an_attempt_that_was_given_up_changes_nothing(
     assert list(results) == ["n"]
 
 
+@pytest.mark.slow
 def test_the_deadline_stops_running_jobs(executor: Executor, shared: Path) -> None:
     started = time.monotonic()
     jobs = [job("s", "sleep", seconds=600.0), *scales(2)]
@@ -113,6 +115,7 @@ def test_the_deadline_stops_running_jobs(executor: Executor, shared: Path) -> No
     assert len(executor.run(scales(2), shared, Store(None))) == 2  # the core is free again
 
 
+@pytest.mark.slow
 def test_the_graph_is_the_same(executor: Executor) -> None:
     import cbm
     from cbm.discovery.settings import preset

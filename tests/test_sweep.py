@@ -98,6 +98,17 @@ def test_a_dead_owners_lock_is_taken_over_and_the_fenced_writer_stops(tmp_path: 
 # -- failures -------------------------------------------------------------------------------------------------------
 
 
+def test_a_failed_run_is_named_and_the_others_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "s"
+    command = ["sweep", "collect", "contact,nowhere", "--steps", "20", "--seeds", "0", "--workers", "2"]
+    assert main([*command, "--out", str(out)]) == 1
+    printed = capsys.readouterr().out
+    assert "1 of 2 runs done" in printed and "failed  nowhere-seed0" in printed
+    assert [row["state"] for row in rows_in(out)] == ["done", "failed"]
+    assert not (out / ".lock").exists()
+
+
+@pytest.mark.slow
 def test_failures_do_not_stop_the_rest_and_only_they_run_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,10 +128,14 @@ def test_failures_do_not_stop_the_rest_and_only_they_run_again(
     assert main(command) == 1
     third = capsys.readouterr()
     assert "done contact-1-seed0" in again.err and "done contact-1-seed0" not in third.err
-    rows = list(csv.DictReader((out / "table.csv").open()))
-    assert [row["state"] for row in rows] == ["done", "failed", "failed", "failed"]
+    assert [row["state"] for row in rows_in(out)] == ["done", "failed", "failed", "failed"]
     assert "MemoryError" in (out / "failed" / "contact-30000000-seed0.log").read_text()
     assert runs_in(out) == [] and runs_in(tmp_path) is None
+
+
+def rows_in(out: Path) -> list[dict[str, str]]:
+    with (out / "table.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def kill_when_started(sign: str) -> None:
