@@ -74,6 +74,7 @@ def test_failed_jobs_are_reported_and_the_others_go_on(executor: Executor, share
     assert isinstance(found["bad"].error, DataError) and str(found["bad"].error) == "row 3"
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_once_is_replaced(executor: Executor, shared: Path, tmp_path: Path) -> None:
     results = executor.run([job("d", "die", once=str(tmp_path / "died"))], shared, Store(None))
     assert results["d"]["alive"]
