@@ -103,5 +103,5 @@ $(VENV)/.stamp-bench: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 
 $(VENV)/.stamp-all: $(SPEC) $(VENV)/.stamp-torch $(VENV)/.stamp-robosuite
 	@echo "Installing cbm with all extras"
-	@$(PIP_INSTALL) -e '.[tables,hdf5,ros,minari,mujoco,track,docs,bench,dev]'
+	@$(PIP_INSTALL) -e '.[tables,hdf5,ros,minari,mujoco,track,docs,bench,ray,dev]'
 	@touch $@ $(VENV)/.stamp-core $(VENV)/.stamp-dev $(VENV)/.stamp-bench $(VENV)/.stamp-docs

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cbm.errors import DataError
-from cbm.jobs import Job, Pool, Shared, Store, default_workers
+from cbm.errors import DataError, WriteError
+from cbm.jobs import Executor, Failure, Job, Retry, Shared, Store, default_workers, local_executor
+from cbm.jobs.store import write_attempt
 
 CHECKS = "cbm.jobs.checks"
 LONG = 600.0  # seconds; a test that waits for such a job to end fails by its time limit
@@ -27,9 +28,9 @@ def shared(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
+def pool() -> Iterator[Executor]:
     """One pool for the tests that do not look at its processes: starting Python takes most of their time."""
-    with Pool(2) as workers:
+    with local_executor(2) as workers:
         yield workers
 
 
@@ -53,7 +54,7 @@ def test_results_do_not_depend_on_the_number_of_workers(shared: Path, tmp_path: 
     files = []
     for workers in (0, 1, 2):
         store = Store(tmp_path / f"results-{workers}")
-        with Pool(workers) as pool:
+        with local_executor(workers) as pool:
             on_disk = pool.run(jobs, shared, store)
             in_memory = pool.run(jobs, shared, Store(None))
         assert list(on_disk) == list(in_memory) == [each.key for each in jobs]
@@ -68,7 +69,7 @@ def test_stored_results_are_not_run_again(shared: Path, tmp_path: Path) -> None:
     store, calls = Store(tmp_path / "results"), []
     store.put("bad", {"scaled": np.array(5)})  # a job that would fail, if it were run
     jobs = [*scales(2), job("bad", "fail", message="run again")]
-    with Pool(0) as pool:
+    with local_executor(0) as pool:
         results = pool.run(jobs, shared, store, progress=lambda done, total: calls.append((done, total)))
         assert calls == [(2, 3), (3, 3)] and results["bad"]["scaled"] == 5
         calls.clear()
@@ -77,7 +78,7 @@ def test_stored_results_are_not_run_again(shared: Path, tmp_path: Path) -> None:
 
 def test_a_damaged_result_is_run_again(shared: Path, tmp_path: Path) -> None:
     store, jobs = Store(tmp_path / "results"), scales(2)
-    with Pool(0) as pool:
+    with local_executor(0) as pool:
         first = pool.run(jobs, shared, store)
         file = store.file(jobs[0].key)
         whole = file.read_bytes()
@@ -142,7 +143,7 @@ def test_shared_arrays_are_mapped_and_read_only(shared: Path) -> None:
         arrays["bad"]
 
 
-def test_replaced_shared_arrays_reach_workers_that_live_on(shared: Path, pool: Pool) -> None:
+def test_replaced_shared_arrays_reach_workers_that_live_on(shared: Path, pool: Executor) -> None:
     before = Shared(shared)["x"]
     pool.run(scales(3), shared, Store(None))
     Shared.write(shared, {"x": np.array([10.0]), "none": np.zeros((0, 2))})
@@ -175,15 +176,15 @@ def test_what_cannot_be_sent_is_refused(key: str, function: str, options: dict[s
 
 def test_two_jobs_with_one_key_are_refused(shared: Path) -> None:
     with pytest.raises(ValueError, match="two jobs have the key 'scale-0'"):
-        Pool(0).run(scales(1) * 2, shared, Store(None))
+        local_executor(0).run(scales(1) * 2, shared, Store(None))
 
 
 # -- errors -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("here", [True, False])
-def test_a_job_that_raises(shared: Path, tmp_path: Path, pool: Pool, here: bool) -> None:
-    used, store = Pool(0) if here else pool, Store(tmp_path / "results")
+def test_a_job_that_raises(shared: Path, tmp_path: Path, pool: Executor, here: bool) -> None:
+    used, store = local_executor(0) if here else pool, Store(tmp_path / "results")
     with pytest.raises(DataError) as caught:
         used.run([job("f", "fail", message="row 3 of 'x'", data=True)], shared, store)
     assert str(caught.value) == "row 3 of 'x'"
@@ -193,13 +194,32 @@ def test_a_job_that_raises(shared: Path, tmp_path: Path, pool: Pool, here: bool)
     assert len(used.run(scales(3), shared, store)) == 3  # the pool goes on
 
 
-def test_a_failing_job_stops_the_others(shared: Path, pool: Pool) -> None:
+@pytest.mark.parametrize("here", [True, False])
+def test_a_write_that_fails_in_a_job_is_no_bad_input_and_not_tried_again(
+    shared: Path, pool: Executor, here: bool
+) -> None:
+    used, jobs = local_executor(0) if here else pool, [job("w", "fail_to_write"), *scales(2)]
+    with pytest.raises(WriteError, match="job 'w': cannot write x: no room"):
+        used.run(jobs[:1], shared, Store(None), retry=Retry(raised=3))
+    failures: list[Failure] = []
+    assert len(used.run(jobs, shared, Store(None), retry=Retry(raised=3), failures=failures)) == 2
+    [failure] = failures
+    assert isinstance(failure.error, WriteError) and failure.attempts == 1 and "fail_to_write" in failure.log
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_result_for_which_there_is_no_room_is_a_failed_write() -> None:
+    with pytest.raises(WriteError, match="cannot write /dev/full"):
+        write_attempt(Path("/dev/full"), {"x": np.zeros(100_000)})
+
+
+def test_a_failing_job_stops_the_others(shared: Path, pool: Executor) -> None:
     with pytest.raises(RuntimeError, match="job 'f'"):
         pool.run([job("s", "sleep", seconds=LONG), job("f", "fail", message="oh")], shared, Store(None))
     assert len(pool.processes) == 1
 
 
-def test_a_job_whose_worker_dies_is_tried_once_more(shared: Path, tmp_path: Path, pool: Pool) -> None:
+def test_a_job_whose_worker_dies_is_tried_once_more(shared: Path, tmp_path: Path, pool: Executor) -> None:
     jobs = [job("d", "die", once=str(tmp_path / "died")), *scales(3)]
     results = pool.run(jobs, shared, Store(tmp_path / "results"))
     assert list(results) == ["d", "scale-0", "scale-1", "scale-2"] and results["d"]["alive"]
@@ -208,7 +228,7 @@ def test_a_job_whose_worker_dies_is_tried_once_more(shared: Path, tmp_path: Path
 
 
 def test_a_worker_that_dies_between_runs_is_replaced(shared: Path) -> None:
-    with Pool(1) as pool:
+    with local_executor(1) as pool:
         pool.run(scales(1), shared, Store(None))
         [process] = pool.processes
         os.kill(process, signal.SIGTERM)
@@ -224,12 +244,12 @@ def test_a_worker_that_dies_between_runs_is_replaced(shared: Path) -> None:
 def test_after_the_deadline_no_job_starts(shared: Path, workers: int) -> None:
     store = Store(None)
     store.put("scale-1", {"scaled": np.array(1)})
-    with Pool(workers) as pool:
+    with local_executor(workers) as pool:
         assert list(pool.run(scales(3), shared, store, deadline=time.monotonic())) == ["scale-1"]
         assert pool.processes == []
 
 
-def test_the_deadline_stops_running_jobs(shared: Path, tmp_path: Path, pool: Pool) -> None:
+def test_the_deadline_stops_running_jobs(shared: Path, tmp_path: Path, pool: Executor) -> None:
     jobs = [job("s", "sleep", seconds=LONG), *scales(2)]
     pool.run(scales(2), shared, Store(None))  # the workers are up, so that the deadline is not about their start
     store = Store(tmp_path / "results")
@@ -243,7 +263,7 @@ def test_the_deadline_stops_running_jobs(shared: Path, tmp_path: Path, pool: Poo
 
 def test_workers_have_one_thread_and_stay(shared: Path) -> None:
     assert default_workers() >= 1
-    with Pool(4) as pool:
+    with local_executor(4) as pool:
         assert pool.processes == []
         here = pool.run([job("a", "surroundings")], shared, Store(None))["a"]
         assert here["limits"].tolist() == ["1"] * 4 and not here["torch"]
@@ -252,7 +272,7 @@ def test_workers_have_one_thread_and_stay(shared: Path) -> None:
     assert pool.processes == [] and gone(int(here["process"]))
 
 
-def test_noise_on_stdout_does_no_harm(shared: Path, pool: Pool, capfd: pytest.CaptureFixture[str]) -> None:
+def test_noise_on_stdout_does_no_harm(shared: Path, pool: Executor, capfd: pytest.CaptureFixture[str]) -> None:
     results = pool.run([job(f"n{i}", "noise") for i in range(3)], shared, Store(None))
     assert [str(result["read"]) for result in results.values()] == [""] * 3
     assert capfd.readouterr().out == ""
@@ -262,11 +282,11 @@ def test_noise_on_stdout_does_no_harm(shared: Path, pool: Pool, capfd: pytest.Ca
 # other jobs keep it busy. It runs in a directory with a file that must not be taken for the package.
 SCRIPT = """
 import sys
-from cbm.jobs import Job, Pool, Shared, Store
+from cbm.jobs import Job, Shared, Store, local_executor
 shared = Shared.write("shared", {"x": [1.0, 2.0]}).path
 jobs = [Job("scale", "cbm.jobs.checks:scale", {"name": "x", "by": 2})]
 jobs += [Job(f"s{i}", "cbm.jobs.checks:sleep", {"seconds": float(sys.argv[1])}) for i in range(2)]
-pool = Pool(2)
+pool = local_executor(2)
 def tell(done, total):
     if done == 1:
         print(*pool.processes, flush=True)

@@ -26,7 +26,9 @@ BELOW: dict[str, set[str]] = {
     "agents": BASE | {"runs", "data"},
     "learning": BASE | {"runs", "jobs", "data", "graph", "envs", "discovery", "abstraction", "agents"},
     "report": BASE | {"runs", "data", "graph", "abstraction", "agents", "learning"},
-    "cli": BASE | {"runs", "jobs", "data", "graph", "envs", "discovery", "abstraction", "agents", "learning", "report"},
+    "sweep": BASE | {"runs", "jobs"},
+    "cli": BASE
+    | {"runs", "jobs", "data", "graph", "envs", "discovery", "abstraction", "agents", "learning", "report", "sweep"},
 }
 """Folder or file of the package: what it may import, lazily or not, for types or not."""
 NO_TORCH = ("errors", "checks", "runs", "jobs", "data", "graph", "envs")

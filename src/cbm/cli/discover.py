@@ -33,6 +33,7 @@ from cbm.discovery.settings import ModelName, Preset, Rule, Settings, preset
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.knowledge import Knowledge
+from cbm.jobs import check_place
 from cbm.runs.tracking import Tracking
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ STAGES = {
     "dynamics": "learning the dynamics",
     "rewards": "learning the rewards",
     "prediction": "testing predictions",
+    "bootstrap": "repeating it on resampled episodes",
 }
 
 
@@ -96,6 +98,12 @@ class Options:
     """Ceiling in work instead of time: measured targets (updates, with --preset paper and --model demi)."""
     workers: MaybeInt = None
     """Processes of one thread each that share the work; the result is the same with any number. Left out: all cores."""
+    on: str = "local"
+    """Where the work is done. local: processes of this machine. ray: Ray on this machine, or the cluster that
+    RAY_ADDRESS names. ray:HOST:PORT: that cluster. The result is the same."""
+    bootstrap: int = 0
+    """Repeat everything on so many logs of resampled episodes, and say how often each edge and each variable of a
+    minimal state came out. Takes as long as so many discoveries, on all cores or nodes."""
     device: Device = "cpu"
     seed: int = 0
     """Seed of everything random."""
@@ -134,7 +142,7 @@ def main(arguments: list[str]) -> None:
     knowledge = _knowledge(options, data)
     for remark in remarks(data):
         warn(remark)
-    budget = Budget(options.minutes, options.steps, options.workers, options.device)
+    budget = Budget(options.minutes, options.steps, options.workers, options.device, options.on, options.bootstrap)
     opening = None if options.json else Once(lambda: _say_understood(options, log))
     with Tracking(options.track, options.out) as tracking:
         already, graph = run_discovery(
@@ -162,12 +170,14 @@ class Once:
 
 @dataclass(frozen=True)
 class Budget:
-    """A ceiling, how many processes work, and where networks compute."""
+    """A ceiling, how many processes work, where, and how often everything is repeated."""
 
     minutes: float | None = None
     steps: int | None = None
     workers: int | None = None
     device: str = "cpu"
+    on: str = "local"
+    bootstrap: int = 0
 
 
 def run_discovery(
@@ -185,10 +195,11 @@ def run_discovery(
 
     `opening` is said when work begins, so that a refusal stays one line.
     """
-    from cbm.discovery.discover import discover  # here, since it brings torch
+    from cbm.discovery.discover import discover, lacks_bootstrap  # here, since it brings torch
     from cbm.report import write_report
 
-    already = (run / "result.json").is_file() and CausalGraph.load(run).is_settled
+    before = CausalGraph.load(run) if (run / "result.json").is_file() else None
+    already = before is not None and before.is_settled and not lacks_bootstrap(before, budget.bootstrap)
     opening = opening or Once(lambda: None)
     with Stages(STAGES, quiet) as stages:
 
@@ -205,6 +216,8 @@ def run_discovery(
                 steps=budget.steps,
                 workers=budget.workers,
                 device=budget.device,
+                on=budget.on,
+                bootstrap=budget.bootstrap,
                 settings=settings,
                 seed=seed,
                 run=run,
@@ -228,6 +241,8 @@ def _settings(options: Options) -> Settings:
     at_least("--epsilon", options.epsilon, 0, above=True)
     at_least("--workers", options.workers, 1)
     check_device(options.device)
+    check_place(options.on)
+    at_least("--bootstrap", options.bootstrap, 0)
     settings = preset(options.preset, options.model)
     named = {field.name for field in fields(Settings)} & {field.name for field in fields(Options)}  # of the same name
     given = {name: getattr(options, name) for name in named}

@@ -26,6 +26,7 @@ COMMANDS = {
     "check": "say what was understood of a log, and what looks wrong with it",
     "discover": "learn the causal graph of a log and, for each reward, the state it needs",
     "learn": "learn policies on the state that each task needs",
+    "sweep": "run a command over seeds and options, on this machine or on a cluster",
     "evaluate": "measure a learned policy in and out of distribution, and how far models predict",
     "abstract": "say which variables a reward needs, and why each one is kept or dropped",
     "export": "write the graph for another tool: networkx, DOT, GraphML, CSV, tigramite, ...",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from cbm.cli.arguments import Flag, MaybeInt, MaybePath, Paths, at_least, parse
 from cbm.cli.console import print_json, show
@@ -21,7 +22,7 @@ class Options:
     """
 
     runs: Paths
-    """Run directories of `cbm discover` and of `cbm learn`, in any mixture."""
+    """Run directories of `cbm discover` and of `cbm learn`, in any mixture. A `cbm sweep` stands for its runs."""
     out: MaybePath = None
     """File to write, overwritten if it exists. Left out, with one run: report.html in its directory."""
     curves: MaybePath = None
@@ -56,12 +57,25 @@ def main(arguments: list[str]) -> None:
             show(path)
 
 
+def expanded(runs: list[Path]) -> list[Path]:
+    """Each sweep replaced by the runs in it of which a page can be made."""
+    from cbm.sweep.runs import runs_in
+
+    places: list[Path] = []
+    for run in runs:
+        inside = runs_in(run)
+        if inside is not None and not inside:
+            raise DataError(f"{run}: a sweep without runs of `cbm discover` or `cbm learn`")
+        places += [run] if inside is None else inside
+    return places
+
+
 def _write(options: Options) -> dict[str, str]:
     """Write what was asked for; returns the paths."""
-    runs, steps = list(options.runs), {"at": options.at, "until": options.until}
+    runs, steps = expanded(list(options.runs)), {"at": options.at, "until": options.until}
     out = options.out
     if (options.out, options.curves, options.table) == (None, None, None):
-        out = runs[0] / "report.html"
+        out = options.runs[0] / "report.html"
     if out is not None:
         check_file(out, force=True)
     if options.curves is not None:

@@ -24,6 +24,7 @@ from cbm.data.transitions import Transitions
 from cbm.device import find_device
 from cbm.discovery import network_pipeline
 from cbm.discovery.assemble import assemble, reward_graphs
+from cbm.discovery.bootstrap import add_bootstrap
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.last_action import last_actions
 from cbm.discovery.models.registry import check_settings
@@ -66,6 +67,8 @@ def discover(
     progress: Progress | None = None,
     workers: int | None = None,
     device: str = "cpu",
+    on: str = "local",
+    bootstrap: int = 0,
 ) -> CausalGraph:
     """The causal graph of the dynamics and of every reward in the data.
 
@@ -74,21 +77,33 @@ def discover(
 
     It ends when everything is settled. `minutes` is a ceiling, and so is `steps` (measured targets; updates of the
     published networks): what is not settled by then is undecided, and the same call goes on from there if it has a
-    `run` directory. `workers` processes share the work (left out: one for each core); the result is the same.
-    Networks (preset paper, model demi, the predictor) compute on `device`: auto, cpu, cuda or cuda:N.
+    `run` directory. `workers` processes share the work (left out: one for each core), or those of a Ray cluster with
+    `on` "ray" or "ray:HOST:PORT"; the result is the same. Networks (preset paper, model demi, the predictor) compute on
+    `device`: auto, cpu, cuda or cuda:N. With `bootstrap`, everything is repeated on so many resampled logs, and the
+    graph says how often each edge and each variable of a minimal state came out.
     """
     data = as_transitions(data, Roles.of(obs=obs, action=action, reward=reward, episode=episode, time=time))
     files = RunFiles(run, data, settings or Settings(), seed, knowledge)
-    if (finished := files.finished()) is not None:
+    if (finished := files.finished()) is not None and not lacks_bootstrap(finished, bootstrap):
         return finished
     _check(data, minutes, steps, settings or Settings(), knowledge)
     with files.owned(), notebook_progress(progress) as watched:
-        if (finished := files.finished()) is not None:  # by another process, just before this one could begin
-            return finished
-        return fit(
+        finished = files.finished()  # again: another process may have ended just before this one could begin
+        graph = finished or fit(
             data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=watched,
-            files=files, workers=workers, predict=run is not None, device=device,
+            files=files, workers=workers, on=on, predict=run is not None, device=device,
         ).graph  # fmt: skip
+        if lacks_bootstrap(graph, bootstrap):
+            folder = None if files.jobs is None else files.jobs / "bootstrap"
+            with runner_for(folder, workers, ceiling(minutes, None), watched, on) as runner:
+                graph = add_bootstrap(graph, data, settings or Settings(), seed, knowledge, runner, bootstrap)
+            files.save(graph)
+    return graph
+
+
+def lacks_bootstrap(graph: CausalGraph, replicates: int) -> bool:
+    """Whether fewer resampled logs were looked at than asked for."""
+    return replicates > (0 if graph.bootstrap is None else graph.bootstrap.replicates)
 
 
 def fit(
@@ -102,6 +117,7 @@ def fit(
     progress: Progress | None = None,
     files: RunFiles | None = None,
     workers: int | None = None,
+    on: str = "local",
     predict: bool = True,
     device: str = "cpu",
 ) -> Discovery:
@@ -116,7 +132,9 @@ def fit(
     if checkpoint.problem_with_file:
         print(f"cbm: {checkpoint.problem_with_file}", file=sys.stderr)
     earlier = float(checkpoint.notes.get("elapsed", 0.0))
-    job = _Call(data, settings, seed, minutes, steps, workers, checkpoint, files, progress, started - earlier, place)
+    job = _Call(
+        data, settings, seed, minutes, steps, workers, on, checkpoint, files, progress, started - earlier, place
+    )
     graph = job.networks() if network_pipeline.published(settings) else job.refits()
     graph = (knowledge or Knowledge()).apply(graph)
     predictor = job.predictor(graph) if predict else None
@@ -148,6 +166,7 @@ class _Call:
     minutes: float | None
     steps: int | None
     workers: int | None
+    on: str
     checkpoint: Checkpoint
     files: RunFiles
     progress: Progress | None
@@ -163,7 +182,7 @@ class _Call:
         data, last = last_actions(self.data, self.settings.last_action)
         problems, plan = build_problems(data, self.settings, self.seed, last)
         names = [*data.factors.names, "action", "the action before"]
-        with runner_for(self.files.jobs, self.workers, self.ceiling, self.progress) as runner:
+        with runner_for(self.files.jobs, self.workers, self.ceiling, self.progress, self.on) as runner:
             measure_problems(problems, runner, self.settings)
         found = verdicts(problems[0], names, self.settings)
         rewards = {}

@@ -7,7 +7,8 @@
     judge      edge, none or undecided, each with its error and its reason
 
 Every phase but the last consists of jobs: pure functions from arrays to arrays, run by as many single-threaded
-processes as there are cores. The result does not depend on how many, nor on how busy the machine is.
+processes as there are cores, or by the nodes of a cluster. The result does not depend on how many, nor on how busy
+they are.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_datase
 from cbm.discovery.decide import Verdicts
 from cbm.discovery.judge import Pooled, judge, open_cells, pool
 from cbm.discovery.settings import LAST_ACTION_WORTH, Settings
-from cbm.jobs import Job, Pool, Shared, Store, default_workers
+from cbm.jobs import Executor, Job, Shared, Store, open_executor
 
 Progress = Callable[[str, float], None]
 """Stage ("screening", "measuring", "measuring again", "prediction") and the fraction of it that is done."""
@@ -85,7 +86,7 @@ class Ceiling:
 class Runner:
     """Runs jobs of problems, keeps their results, and goes on with what is there."""
 
-    def __init__(self, pool: Pool, folder: Path, store: Store, ceiling: Ceiling, progress: Progress | None):
+    def __init__(self, pool: Executor, folder: Path, store: Store, ceiling: Ceiling, progress: Progress | None):
         self.pool, self.folder, self.store, self.ceiling, self.progress = pool, folder, store, ceiling, progress
 
     def share(self, arrays: Arrays) -> None:
@@ -199,12 +200,12 @@ def verdicts(problem: Problem, names: list[str], settings: Settings) -> Verdicts
 
 @contextmanager
 def runner_for(
-    folder: Path | None, workers: int | None, ceiling: Ceiling, progress: Progress | None
+    folder: Path | None, workers: int | None, ceiling: Ceiling, progress: Progress | None, on: str = "local"
 ) -> Iterator[Runner]:
     """Workers, and a place for shared arrays and results: the run's checkpoint, or a temporary one."""
     with ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cbm-discover-")))
-        pool = stack.enter_context(Pool(default_workers() if workers is None else workers))
+        pool = stack.enter_context(open_executor(on, workers))
         yield Runner(pool, place / "shared", Store(folder / "jobs" if folder else None), ceiling, progress)
 
 

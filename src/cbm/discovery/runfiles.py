@@ -132,6 +132,12 @@ class RunFiles:
             shutil.rmtree(self.directory.checkpoint / "shared", ignore_errors=True)
             shutil.rmtree(self.directory.checkpoint / "jobs", ignore_errors=True)
 
+    def save(self, graph: CausalGraph) -> None:
+        """Write a graph to which something was added."""
+        if self.directory is not None:
+            self.directory.lock.check()
+            graph.save(self.directory.path / "graph.json")
+
 
 def _still_true(line: str, checkpoint: Checkpoint) -> bool:
     """Whether a logged line belongs to a finished stage, or to the running one up to its checkpoint."""

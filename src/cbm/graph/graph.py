@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbm.errors import DataError, unknown_name
+from cbm.graph.bootstrap import Bootstrap
 from cbm.graph.checks import (
     agree,
     maybe_number,
@@ -78,6 +79,8 @@ class CausalGraph:
     """At most this share of the edges is expected to be wrong; NaN: not controlled."""
     miss_rate: float = math.nan
     """At most this share of the effects above the limit of detection is expected to be missed; NaN: not controlled."""
+    bootstrap: Bootstrap | None = None
+    """How often edges and variables came out when episodes were resampled; None: they were not."""
 
     def __post_init__(self) -> None:
         names = variable_names(self.variables)

@@ -1,7 +1,8 @@
 """graph.json: a causal graph as JSON values, and back.
 
 Schema 2 has the doubt in it: `settled`, `reason`, `limit_of_detection`, `last_action`, the two rates, and what each
-reward certainly and possibly needs. Files of schema 1 are read too; what they do not say gets its default.
+reward certainly and possibly needs. `bootstrap` is there if episodes were resampled. Files of schema 1 are read too;
+what they do not say gets its default.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cbm.errors import DataError, unknown_name
+from cbm.graph.bootstrap import Bootstrap
 from cbm.graph.checks import names_list, number
 from cbm.graph.reward import ActionEffect, RewardGraph
 
@@ -32,6 +34,11 @@ OPTIONAL = ("thresholds", "settled", "limit_of_detection", "last_action", "false
 
 
 def graph_to_json(graph: CausalGraph) -> dict[str, Any]:
+    bootstrap = {} if graph.bootstrap is None else {"bootstrap": graph.bootstrap.to_json()}
+    return _required_fields(graph) | bootstrap
+
+
+def _required_fields(graph: CausalGraph) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "variables": list(graph.variables),
@@ -120,6 +127,8 @@ def graph_from_json(data: Any) -> dict[str, Any]:
     fields |= {key: data[key] for key in OPTIONAL if key in data}
     if "reason" in data:
         fields["reason"] = _read_reasons(data["reason"], "reason", variables, (*variables, ACTION))
+    if data.get("bootstrap") is not None:
+        fields["bootstrap"] = Bootstrap.from_json(data["bootstrap"], len(variables))
     return fields
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cbm.errors import DataError
+from cbm.errors import DataError, WriteError
 from cbm.jobs.shared import Shared
 
 
@@ -23,6 +23,11 @@ def scale(shared: Shared, name: str, by: float) -> dict[str, np.ndarray]:
 def fail(shared: Shared, message: str, data: bool = False) -> dict[str, np.ndarray]:
     """Raise a DataError or, by default, an error that is not the user's."""
     raise DataError(message) if data else ZeroDivisionError(message)
+
+
+def fail_to_write(shared: Shared) -> dict[str, np.ndarray]:
+    """Raise what a full disk raises."""
+    raise WriteError("cannot write x: no room")
 
 
 def die(shared: Shared, once: str = "") -> dict[str, np.ndarray]:
@@ -39,6 +44,13 @@ def sleep(shared: Shared, seconds: float) -> dict[str, np.ndarray]:
     """Be busy for so long."""
     time.sleep(seconds)
     return {"seconds": np.array(seconds)}
+
+
+def stamp(shared: Shared, folder: str, seconds: float = 0.0) -> dict[str, np.ndarray]:
+    """Leave a file that says that this ran, so that tests can count."""
+    time.sleep(seconds)
+    (Path(folder) / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+    return {"ran": np.array(True)}
 
 
 def noise(shared: Shared) -> dict[str, np.ndarray]:

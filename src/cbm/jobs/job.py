@@ -9,14 +9,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from cbm.errors import DataError
+from cbm.errors import DataError, WriteError
 from cbm.jobs.files import check_name, plain_arrays
 from cbm.jobs.shared import Shared
 
+Cause = Literal["data", "write", "other"]
+"""Of a job's error: its input, a write that failed, or anything else. The first two come back if it is tried again."""
 _FUNCTION = re.compile(r"cbm(\.[A-Za-z_]\w*)+:[A-Za-z_]\w*", re.ASCII)
 
 
@@ -54,11 +56,15 @@ class Job:
         return plain_arrays(result, f"the result of job {self.key!r}")
 
 
-def job_error(key: str, message: str | None, trace: str) -> Exception:
-    """The exception for a job that raised: a DataError if `message` is that of one, else a RuntimeError."""
-    if message is None:
+def cause_of(error: BaseException) -> Cause:
+    return "data" if isinstance(error, DataError) else "write" if isinstance(error, WriteError) else "other"
+
+
+def job_error(key: str, cause: Cause, message: str, trace: str) -> Exception:
+    """The exception for a job that raised: a DataError or a WriteError if it was one, else a RuntimeError."""
+    if cause == "other":
         return RuntimeError(f"job {key!r} failed:\n{trace.rstrip()}")
-    error = DataError(message)
+    error = DataError(message) if cause == "data" else WriteError(f"job {key!r}: {message}")
     error.add_note(f"raised by job {key!r}:\n{trace.rstrip()}")
     return error
 

@@ -17,8 +17,6 @@ import tempfile
 import threading
 import time
 import traceback
-from collections import deque
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +25,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from cbm.errors import DataError, WriteError
-from cbm.jobs.job import Job, job_error
+from cbm.jobs.executor import Attempt, Executor, Outcome
+from cbm.jobs.job import cause_of
 from cbm.jobs.shared import Shared
 from cbm.jobs.store import Store
 
-Results = dict[str, dict[str, np.ndarray]]
-_ONE_THREAD = ("OMP", "OPENBLAS", "MKL", "NUMEXPR")
+ONE_THREAD = ("OMP", "OPENBLAS", "MKL", "NUMEXPR")
 _PATIENCE = 1.0  # seconds between two looks at the clock while jobs run
 _PACKAGE_ROOT = Path(__file__).parents[2]
 
@@ -45,29 +42,70 @@ def default_workers() -> int:
     return os.cpu_count() or 1
 
 
-class Pool:
-    """At most `workers` processes of one thread each; 0 runs the jobs in this process, for tests and debugging.
+class InProcess(Executor):
+    """One job after another in this process, for tests, for debugging, and where a job is already a process.
 
-    Workers start when there is work, and stay for the next `run` until the pool is closed. One `run` at a time.
-    In this process torch is held to one thread; numpy's own threads are as `OMP_NUM_THREADS` was at its import.
+    Torch is held to one thread; numpy's own threads are as `OMP_NUM_THREADS` was at its import.
+    """
+
+    workers = 0
+
+    def __init__(self) -> None:
+        self._shared: Shared | None = None
+        self._waiting: list[Attempt] = []
+        self._results: dict[str, dict[str, np.ndarray]] = {}
+
+    def close(self) -> None:
+        pass
+
+    def _slots(self) -> int:
+        return 1
+
+    def _prepare(self, shared: Shared, store: Store) -> None:
+        self._shared = shared
+
+    def _begin(self, attempt: Attempt) -> None:
+        self._waiting.append(attempt)
+
+    def _next(self, deadline: float | None) -> Outcome | None:
+        attempt = self._waiting.pop()
+        assert self._shared is not None
+        try:
+            self._results[attempt.token] = attempt.job.call(self._shared)
+        except (Exception, SystemExit) as error:
+            return Outcome(attempt.token, "raised", str(error), traceback.format_exc(), cause_of(error))
+        return Outcome(attempt.token, "done")
+
+    def _keep(self, attempt: Attempt, store: Store) -> None:
+        store.put(attempt.job.key, self._results.pop(attempt.token))
+
+    def _discard(self, token: str) -> None:
+        self._results.pop(token, None)
+
+    def _abandon(self, attempt: Attempt) -> None:
+        self._waiting.clear()
+        self._discard(attempt.token)
+
+
+class Processes(Executor):
+    """At most `workers` processes of one thread each.
+
+    Workers start when there is work, and stay for the next `run` until the executor is closed. A worker writes its
+    result to a file of its attempt, next to the results; only this process gives it the name of a result.
     """
 
     def __init__(self, workers: int) -> None:
-        if workers < 0:
-            raise ValueError(f"workers must be 0 or more, not {workers}")
+        if workers < 1:
+            raise ValueError(f"workers must be 1 or more, not {workers}")
         self.workers = workers
         self._alive: dict[int, _Worker] = {}  # by a number that is never used twice, unlike a process id
         self._numbers = itertools.count()
         self._messages: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
-
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+        self._shared: Path | None = None
+        self._landing: Store | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def close(self) -> None:
-        """Stop all workers. A later `run` would start new ones."""
         for number in list(self._alive):
             self._stop(number)
 
@@ -76,119 +114,88 @@ class Pool:
         """Process ids of the workers."""
         return [worker.process.pid for worker in self._alive.values()]
 
-    def run(
-        self,
-        jobs: Sequence[Job],
-        shared: str | os.PathLike[str],
-        store: Store,
-        *,
-        deadline: float | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> Results:
-        """Results by key, in the order of `jobs`; what the store already has is not run again.
+    def _slots(self) -> int:
+        return self.workers
 
-        After `deadline` (a value of `time.monotonic()`) no job starts, running ones are stopped, and the results
-        lack them. The first job that raises stops the others; what is finished by then stays in the store.
-        """
-        _check_keys(jobs)
-        arrays = Shared(shared)
-        found = {job.key: store.find(job.key) for job in jobs}
-        results = {key: result for key, result in found.items() if result is not None}
+    def _prepare(self, shared: Shared, store: Store) -> None:
+        self._shared, self._landing = shared.path, store
+        if store.path is None:  # results that stay in memory still come from workers as files
+            self._folder = tempfile.TemporaryDirectory(prefix="cbm-jobs-", ignore_cleanup_errors=True)
+            self._landing = Store(self._folder.name)
 
-        def finish(job: Job) -> None:
-            results[job.key] = store.get(job.key)
-            if progress is not None:
-                progress(len(results), len(jobs))
+    def _finish_run(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+        self._shared = self._landing = self._folder = None
 
-        todo = deque(job for job in jobs if job.key not in results)
-        if self.workers == 0:
-            _run_here(todo, arrays, store, deadline, finish)
-        elif todo and store.path is not None:
-            self._run_there(todo, arrays.path, store, deadline, finish)
-        elif todo:
-            with tempfile.TemporaryDirectory(prefix="cbm-jobs-", ignore_cleanup_errors=True) as folder:
-                landing = Store(folder)
-                self._run_there(todo, arrays.path, landing, deadline, _after_moving(landing, store, finish))
-        return {job.key: results[job.key] for job in jobs if job.key in results}
-
-    def _run_there(
-        self, todo: deque[Job], shared: Path, store: Store, deadline: float | None, finish: Callable[[Job], None]
-    ) -> None:
-        retried: set[str] = set()
-        try:
-            while True:
-                while todo and len(self._busy()) < self.workers and not _passed(deadline):
-                    job = todo.popleft()
-                    self._send(self._worker(fresh=job.key in retried), job, shared, store)
-                if not self._busy():
-                    return
-                message = self._next_message(deadline)
-                if message is None:  # the deadline has passed
-                    return
-                number, line = message
-                if number not in self._busy():
-                    continue  # the last sign of a worker that was stopped
-                if line:
-                    finish(self._receive(number, line))
-                else:
-                    todo.appendleft(self._lost(number, store, retried))
-        finally:
-            # Still busy are only those that the deadline, an error or Ctrl-C leaves behind.
-            for number in self._busy():
-                self._abandon(number, store)
-
-    def _busy(self) -> list[int]:
-        return [number for number, worker in self._alive.items() if worker.job is not None]
-
-    def _worker(self, fresh: bool) -> _Worker:
-        """An idle worker or, if there is none or a fresh one is needed, a new one."""
-        for number, worker in list(self._alive.items()):
-            if worker.job is None and worker.process.poll() is not None:
-                self._stop(number)  # somebody ended it between two runs
-            elif worker.job is None and not fresh:
-                return worker
-        number = next(self._numbers)
-        self._alive[number] = _Worker.start(number, self._messages)
-        return self._alive[number]
-
-    def _send(self, worker: _Worker, job: Job, shared: Path, store: Store) -> None:
+    def _begin(self, attempt: Attempt) -> None:
+        worker = self._worker(fresh=attempt.number > 1)
+        assert self._landing is not None and worker.process.stdin is not None
+        job = attempt.job
         request: dict[str, Any] = {"key": job.key, "function": job.function, "options": job.options}
-        request |= {"shared": str(shared), "out": str(store.file(job.key))}
-        worker.job = job
-        assert worker.process.stdin is not None
+        request |= {"shared": str(self._shared), "out": str(self._landing.attempt_file(job.key, attempt.token))}
+        worker.attempt = attempt
         with suppress(BrokenPipeError):  # it has died; the thread that listens to it says so
             worker.process.stdin.write(json.dumps(request).encode() + b"\n")
             worker.process.stdin.flush()
 
-    def _receive(self, number: int, line: bytes) -> Job:
-        worker = self._alive[number]
-        job, reply = worker.job, json.loads(line)
-        assert job is not None and reply["key"] == job.key
-        worker.job = None
-        if "write_error" in reply:
-            raise WriteError(f"job {job.key!r}: {reply['write_error']}")
-        if not reply["ok"]:
-            raise job_error(job.key, reply["data_error"], reply["traceback"])
-        return job
+    def _next(self, deadline: float | None) -> Outcome | None:
+        while (message := self._next_message(deadline)) is not None:
+            number, line = message
+            worker = self._alive.get(number)
+            if worker is None or worker.attempt is None:
+                continue  # the last sign of a worker that was stopped
+            attempt, worker.attempt = worker.attempt, None
+            if not line:
+                return self._lost(number, attempt)
+            reply = json.loads(line)
+            assert reply["key"] == attempt.job.key
+            if reply["ok"]:
+                return Outcome(attempt.token, "done")
+            return Outcome(attempt.token, "raised", reply["message"], reply["traceback"], reply["cause"])
+        return None
 
-    def _lost(self, number: int, store: Store, retried: set[str]) -> Job:
-        """The job of a worker that ended by itself, to be tried once more."""
+    def _lost(self, number: int, attempt: Attempt) -> Outcome:
+        """A worker that ended by itself."""
         process = self._alive[number].process
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=10)  # its pipe closes a moment before it has ended
-        job = self._abandon(number, store)
-        if job.key in retried:
-            raise RuntimeError(f"job {job.key!r}: its worker ended twice, the second time {_ending(process)}")
-        retried.add(job.key)
-        return job
-
-    def _abandon(self, number: int, store: Store) -> Job:
-        """Stop a busy worker, and remove what it may have been writing."""
-        worker = self._alive[number]
-        assert worker.job is not None
         self._stop(number)
-        store.forget_unfinished(worker.job.key, worker.process.pid)
-        return worker.job
+        self._forget(attempt)
+        return Outcome(attempt.token, "lost", ending_of(process.returncode))
+
+    def _keep(self, attempt: Attempt, store: Store) -> None:
+        assert self._landing is not None
+        self._landing.adopt(attempt.job.key, attempt.token)
+        if self._landing is not store:
+            store.put(attempt.job.key, self._landing.get(attempt.job.key))
+            self._landing.file(attempt.job.key).unlink()
+
+    def _discard(self, token: str) -> None:
+        pass  # a worker that reports an error has written nothing, and one that was stopped is tidied up after
+
+    def _abandon(self, attempt: Attempt) -> None:
+        for number, worker in list(self._alive.items()):
+            if worker.attempt is not None and worker.attempt.token == attempt.token:
+                self._stop(number)
+        self._forget(attempt)
+
+    def _forget(self, attempt: Attempt) -> None:
+        assert self._landing is not None
+        self._landing.attempt_file(attempt.job.key, attempt.token).unlink(missing_ok=True)
+
+    def _worker(self, fresh: bool) -> _Worker:
+        """An idle worker or, if there is none or a fresh one is needed, a new one."""
+        for number, worker in list(self._alive.items()):
+            if worker.attempt is None and worker.process.poll() is not None:
+                self._stop(number)  # somebody ended it between two runs
+            elif worker.attempt is None and not fresh:
+                return worker
+            elif worker.attempt is None and len(self._alive) >= self.workers:
+                self._stop(number)  # makes room for the fresh one
+        number = next(self._numbers)
+        self._alive[number] = _Worker.start(number, self._messages)
+        return self._alive[number]
 
     def _next_message(self, deadline: float | None) -> tuple[int, bytes] | None:
         """Number and line of the next worker that replies; an empty line if it ended; None after the deadline."""
@@ -211,13 +218,20 @@ class Pool:
         del self._alive[number]
 
 
+def local_executor(workers: int) -> Executor:
+    """At most `workers` processes of one thread each; 0 runs the jobs in this process."""
+    if workers < 0:
+        raise ValueError(f"workers must be 0 or more, not {workers}")
+    return Processes(workers) if workers else InProcess()
+
+
 @dataclass
 class _Worker:
-    """A worker process, the thread that passes its replies on, and the job it is busy with."""
+    """A worker process, the thread that passes its replies on, and the attempt it is busy with."""
 
     process: subprocess.Popen[bytes]
     listener: threading.Thread
-    job: Job | None = None
+    attempt: Attempt | None = None
 
     @classmethod
     def start(cls, number: int, messages: SimpleQueue[tuple[int, bytes]]) -> _Worker:
@@ -227,7 +241,7 @@ class _Worker:
             [sys.executable, "-P", "-m", "cbm.jobs.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_environment(),
+            env=os.environ | worker_environment(),
             start_new_session=True,
         )
         assert process.stdout is not None
@@ -245,56 +259,17 @@ def _listen(replies: BinaryIO, number: int, messages: SimpleQueue[tuple[int, byt
     messages.put((number, b""))
 
 
-def _environment() -> dict[str, str]:
+def worker_environment() -> dict[str, str]:
     """One thread per worker, and the same `cbm` as here even if it is not the installed one."""
-    environment = os.environ | {f"{library}_NUM_THREADS": "1" for library in _ONE_THREAD}
+    environment = {f"{library}_NUM_THREADS": "1" for library in ONE_THREAD}
     if Path(sysconfig.get_paths()["purelib"]) != _PACKAGE_ROOT:
-        others = environment.get("PYTHONPATH")
+        others = os.environ.get("PYTHONPATH")
         environment["PYTHONPATH"] = os.pathsep.join([str(_PACKAGE_ROOT)] + ([others] if others else []))
     return environment
 
 
-def _run_here(
-    todo: deque[Job], shared: Shared, store: Store, deadline: float | None, finish: Callable[[Job], None]
-) -> None:
-    while todo and not _passed(deadline):
-        job = todo.popleft()
-        try:
-            result = job.call(shared)
-        except DataError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise job_error(job.key, None, traceback.format_exc()) from error
-        store.put(job.key, result)
-        finish(job)
-
-
-def _after_moving(landing: Store, store: Store, finish: Callable[[Job], None]) -> Callable[[Job], None]:
-    """Take each result out of the directory where workers write it, as `store` keeps results in memory."""
-
-    def move(job: Job) -> None:
-        store.put(job.key, landing.get(job.key))
-        landing.file(job.key).unlink()
-        finish(job)
-
-    return move
-
-
-def _check_keys(jobs: Sequence[Job]) -> None:
-    seen: set[str] = set()
-    for job in jobs:
-        if job.key in seen:
-            raise ValueError(f"two jobs have the key {job.key!r}")
-        seen.add(job.key)
-
-
-def _passed(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline
-
-
-def _ending(process: subprocess.Popen[bytes]) -> str:
+def ending_of(code: int) -> str:
     """How a process ended, in words."""
-    code = process.returncode
     if code >= 0:
         return f"with exit code {code}"
     try:

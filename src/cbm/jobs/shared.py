@@ -32,8 +32,11 @@ class Shared:
                 np.lib.format.write_array(file, array, allow_pickle=False)
         return cls(folder)
 
+    def names(self) -> list[str]:
+        return sorted(file.stem for file in self.path.glob("*.npy") if not file.name.startswith("."))
+
     def __contains__(self, name: str) -> bool:
-        return name in self._open or self._file(name).is_file()
+        return name in self._open or self.file(name).is_file()
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._open:
@@ -41,7 +44,7 @@ class Shared:
         return self._open[name]
 
     def _map(self, name: str) -> np.ndarray:
-        file = self._file(name)
+        file = self.file(name)
         try:
             # asarray: still the mapped memory, but without the memmap class, which every result would inherit.
             return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
@@ -50,6 +53,6 @@ class Shared:
         except (OSError, ValueError, EOFError) as error:
             raise DataError(f"cannot read {file}: {error}") from error
 
-    def _file(self, name: str) -> Path:
+    def file(self, name: str) -> Path:
         check_name(name, "the name of a shared array")
         return self.path / f"{name}.npy"

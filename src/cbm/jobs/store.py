@@ -10,12 +10,13 @@ import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from cbm.errors import DataError
 from cbm.jobs.files import check_name, plain_arrays
-from cbm.runs.files import atomic_file
+from cbm.runs.files import atomic_file, atomic_write_bytes, write_failed
 
 _DIGEST = "sha256"
 _ABANDONED = 600.0  # seconds without a write, after which a temporary file belongs to nobody
@@ -58,7 +59,7 @@ class Store:
         except OSError as error:
             raise DataError(f"cannot read {file}: {error.strerror or error}") from error
         try:
-            return _unpack(data)
+            return unpacked(data)
         except Exception as error:  # whatever numpy and zipfile raise on damaged bytes, and that is nearly everything
             file.unlink(missing_ok=True)
             warnings.warn(f"{file} is damaged ({error}); it is removed and its job counts as not done", stacklevel=2)
@@ -66,22 +67,38 @@ class Store:
 
     def put(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
         check_name(key, "a job's key")
+        plain = plain_arrays(arrays, f"the result of {key!r}")
         if self.path is None:
-            plain = plain_arrays(arrays, f"the result of {key!r}")
             self._memory[key] = {name: array.copy() for name, array in plain.items()}
         else:
-            write_result(self.file(key), arrays)
+            with atomic_file(self.file(key)) as target:
+                pack(target, plain)
+
+    def put_packed(self, key: str, data: bytes) -> None:
+        """A result as another machine packed it; it is looked at before it is kept."""
+        check_name(key, "a job's key")
+        arrays = unpacked(data)
+        if self.path is None:
+            self._memory[key] = arrays
+        else:
+            atomic_write_bytes(self.file(key), data)
 
     def file(self, key: str) -> Path:
-        """Where the result is, so that a worker process can write it without sending it through a pipe."""
+        """Where the result is."""
         assert self.path is not None
         return self.path / f"{key}.npz"
 
-    def forget_unfinished(self, key: str, process: int) -> None:
-        """Remove what a stopped process was writing."""
+    def attempt_file(self, key: str, token: str) -> Path:
+        """Where one attempt at a job may write its result, so that it need not go through a pipe."""
         assert self.path is not None
-        for file in self.path.glob(f".{key}.npz.{process}.*.tmp"):
-            file.unlink(missing_ok=True)
+        return self.path / f".{key}.npz.{token}.tmp"
+
+    def adopt(self, key: str, token: str) -> None:
+        """The result of this attempt becomes that of the job."""
+        try:
+            os.replace(self.attempt_file(key, token), self.file(key))
+        except OSError as error:
+            raise write_failed(self.file(key), error) from error
 
     def _sweep(self) -> None:
         """Remove what killed processes left; by age, since the process may run on another machine."""
@@ -94,20 +111,37 @@ class Store:
                 pass  # its writer has just finished
 
 
-def write_result(file: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write an .npz that `numpy.load` reads, with a digest of its arrays as one more array."""
-    plain = plain_arrays(arrays, f"the result for {file.name}")
+def write_attempt(file: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a result under the name of an attempt; nobody reads it before it is adopted, whole and flushed."""
+    try:
+        with open(file, "wb") as target:
+            pack(target, arrays)
+            target.flush()
+            os.fsync(target.fileno())
+    except OSError as error:
+        raise write_failed(file, error) from error
+
+
+def pack(target: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
+    """An .npz that `numpy.load` reads, with a digest of its arrays as one more array."""
+    plain = plain_arrays(arrays, "a result")
     if _DIGEST in plain:
-        raise ValueError(f"the result for {file.name}: the name {_DIGEST!r} is taken by the digest")
+        raise ValueError(f"a result: the name {_DIGEST!r} is taken by the digest")
     plain[_DIGEST] = np.array(_digest(plain))
     # By hand and not by numpy.savez, which cannot store an array with the name "file".
-    with atomic_file(file) as target, zipfile.ZipFile(target, "w") as archive:
+    with zipfile.ZipFile(target, "w") as archive:
         for name, array in plain.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
 
-def _unpack(data: bytes) -> dict[str, np.ndarray]:
+def packed(arrays: Mapping[str, np.ndarray]) -> bytes:
+    buffer = io.BytesIO()
+    pack(buffer, arrays)
+    return buffer.getvalue()
+
+
+def unpacked(data: bytes) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for entry in archive.namelist():

@@ -18,10 +18,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
-from cbm.errors import DataError, WriteError
-from cbm.jobs.job import Job
+from cbm.jobs.job import Job, cause_of
 from cbm.jobs.shared import Shared
-from cbm.jobs.store import write_result
+from cbm.jobs.store import write_attempt
 
 _PR_SET_PDEATHSIG = 1  # from <sys/prctl.h>
 
@@ -45,12 +44,12 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
         job = Job(request["key"], request["function"], request["options"])
         # Opened anew for every job: the arrays may have been replaced since the last one.
-        write_result(Path(request["out"]), job.call(Shared(request["shared"])))
-    except WriteError as error:
-        return {"key": request["key"], "ok": False, "write_error": str(error), "traceback": traceback.format_exc()}
+        write_attempt(Path(request["out"]), job.call(Shared(request["shared"])))
     except (Exception, SystemExit) as error:
-        message = str(error) if isinstance(error, DataError) else None
-        return {"key": request["key"], "ok": False, "data_error": message, "traceback": traceback.format_exc()}
+        with suppress(OSError):
+            Path(request["out"]).unlink(missing_ok=True)
+        about = {"cause": cause_of(error), "message": str(error), "traceback": traceback.format_exc()}
+        return {"key": request["key"], "ok": False, **about}
     return {"key": request["key"], "ok": True}
 
 

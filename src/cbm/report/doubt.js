@@ -8,9 +8,19 @@ function rewardCard(run, reward) {
   return el("article", { class: "card" },
     el("div", { class: "reward", text: reward.name }),
     el("div", { class: "big", text: cardTitle(run, reward, certain.length, possible.length) }),
-    chipList(run, certain, ""), possible.length && reward.decided ? el("p", { text: `${possible.length} more cannot be ruled out:` }) : null,
-    reward.decided ? chipList(run, possible, "possible") : null,
-    el("p", { text: stateSentence(run, reward, certain) + actionSentence(run, reward) + truthSentence(run, reward) }));
+    chipList(run, certain, "", reward), possible.length && reward.decided ? el("p", { text: `${possible.length} more cannot be ruled out:` }) : null,
+    reward.decided ? chipList(run, possible, "possible", reward) : null,
+    el("p", { text: stateSentence(run, reward, certain) + actionSentence(run, reward) + truthSentence(run, reward) + bootstrapSentence(run, reward) }));
+}
+
+function bootstrapSentence(run, reward) {
+  if (!run.bootstrap || !reward.bootstrap) return "";
+  const total = run.bootstrap.replicates, kept = new Set(reward.kept.map(([index]) => index));
+  const always = [...kept].filter((index) => reward.bootstrap[index] === total).length;
+  const others = reward.bootstrap.map((times, index) => [times, index]).filter(([times, index]) => times && !kept.has(index)).sort((a, b) => b[0] - a[0]);
+  const named = others.slice(0, 4).map(([times, index]) => `${run.variables[index]} (${times})`).join(", ");
+  return ` In ${total} logs of resampled episodes, ${always} of the ${kept.size} came out every time` +
+    (others.length ? `; also found, in fewer of them: ${named}${others.length > 4 ? " and others" : ""}.` : ", and nothing else did.");
 }
 
 function cardTitle(run, reward, certain, possible) {
@@ -18,9 +28,12 @@ function cardTitle(run, reward, certain, possible) {
   return `${certain} of ${run.variables.length} variables ${possible ? "certainly " : ""}matter`;
 }
 
-function chipList(run, entries, className) {
-  const shown = entries.slice(0, 18);
-  const chips = shown.map(([index]) => el("li", { class: className, text: run.variables[index] }));
+// With resampled logs, a variable that did not come out of all of them says of how many it did.
+function chipList(run, entries, className, reward) {
+  const shown = entries.slice(0, 18), times = reward.bootstrap;
+  const chips = shown.map(([index]) => el("li", {
+    class: className, text: run.variables[index] + (times && times[index] < run.bootstrap.replicates ? ` ${times[index]}/${run.bootstrap.replicates}` : ""),
+  }));
   if (entries.length > shown.length) chips.push(el("li", { class: "more", text: `and ${entries.length - shown.length} more` }));
   return chips.length ? el("ul", { class: "chips" }, ...chips) : null;
 }

@@ -41,6 +41,7 @@ def matrix_payload(graph: CausalGraph, as_guessed: bool = False) -> dict[str, An
         "limit_range": _range(limits[~np.isnan(limits)]),
         "rates": {"false": _known(graph.false_discovery_rate), "missed": _known(graph.miss_rate)},
         "last_action": graph.last_action,
+        "bootstrap": _bootstrap(graph),
         "advice": advice(graph),
         "scale": {"knee": knee, "top": top},
         "counts": {
@@ -66,6 +67,24 @@ def _reasons(graph: CausalGraph) -> dict[str, Any]:
     return {"reasons": texts, "reason": [[row, column, numbers[text]] for row, column, text in cells]}
 
 
+def _bootstrap(graph: CausalGraph) -> dict[str, Any] | None:
+    """How many logs were resampled, and in how many of them each edge came out."""
+    found = graph.bootstrap
+    if found is None:
+        return None
+    counts = np.rint(found.edges * found.replicates).astype(int)
+    return {"replicates": found.replicates, "edges": counts.tolist()}
+
+
+def _came_out(graph: CausalGraph, reward: str) -> list[int] | None:
+    """In how many resampled logs each variable was in the minimal state."""
+    found = graph.bootstrap
+    if found is None or reward not in found.abstraction:
+        return None
+    counts: list[int] = np.rint(found.abstraction[reward] * found.replicates).astype(int).tolist()
+    return counts
+
+
 def reward_payload(
     graph: CausalGraph, name: str, truth: tuple[BoolArray, dict[str, BoolArray]] | None, as_guessed: bool = False
 ) -> dict[str, Any]:
@@ -87,6 +106,7 @@ def reward_payload(
         "settled": bits(reward.settled),
         "limit": _known(reward.limit_of_detection),
         "action": _action(reward),
+        "bootstrap": _came_out(graph, name),
         "kept": [[graph.index(variable), path] for variable, path in reasons.kept.items()],
         "possible": [graph.index(variable) for variable in reasons.possible],
         "undecided_links": [list(links) for links in reasons.undecided_links.values()],

@@ -142,6 +142,7 @@ function cellFacts(run, row, column) {
       threshold: run.thresholds[row][column], verdict: run.verdict[row][column],
       edge: run.edges[row][column] === "1", truth: run.truth ? run.truth.edges[row][column] === "1" : null,
       reason: cellReason(run, row, column), limit: run.limits[row], settled: run.settled[row][column] === "1",
+      resampled: run.bootstrap ? `came out of ${run.bootstrap.edges[row][column]} of ${run.bootstrap.replicates} resampled logs` : null,
     };
   }
   const reward = run.rewards[row - d];
@@ -174,6 +175,7 @@ function cellLines(facts) {
     lines.push([`why: ${facts.reason || "no reason is recorded"}`, "doubt"], [`best guess: ${facts.edge ? "an edge" : "no edge"}`]);
   }
   if (known && facts.verdict !== "n") lines.push([`limit of detection ${number(facts.limit)} nats`]);
+  if (facts.resampled) lines.push([facts.resampled]);
   if (!facts.settled) lines.push(["cut short: it had not settled when the time was up", "doubt"]);
   const wrong = mistake(facts);
   if (wrong === "missed") lines.push(["missed: the known graph has this edge", "missed"]);

@@ -1,0 +1,64 @@
+"""All jobs of a command in one view: a bar and what runs on a terminal, a line for each that ends elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from cbm.cli.console import duration, learning_bars, on_terminal
+from cbm.jobs import Event
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
+NAMED = 4
+"""So many running jobs are named."""
+
+
+class JobsView:
+    """Call it with each event of an executor."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.running: dict[str, float] = {}
+        self.failed = 0
+        self.bars: Bars | None = None
+
+    def __enter__(self) -> Self:
+        if on_terminal() and not self.quiet:
+            self.bars = learning_bars()
+            self.task = self.bars.add_task("runs", total=None, told="")
+            self.bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bars is not None:
+            self.bars.stop()
+
+    def __call__(self, event: Event) -> None:
+        name = event.key.rsplit(".", 1)[0]
+        began = self.running.pop(event.key, time.monotonic())
+        if event.kind == "started":
+            self.running[event.key] = began
+        self.failed += event.kind == "failed"
+        if self.bars is not None:
+            self._draw(event)
+        elif not self.quiet and event.kind != "started":
+            took = duration(time.monotonic() - began)
+            detail = f": {event.detail}" if event.detail else ""
+            count = f"{event.done + self.failed} of {event.total}"
+            print(f"{count}  {event.kind} {name} after {took}{detail}", file=sys.stderr, flush=True)
+
+    def _draw(self, event: Event) -> None:
+        assert self.bars is not None
+        names = [key.rsplit(".", 1)[0] for key in self.running]
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        failed = f"{self.failed} failed; " if self.failed else ""
+        told = f"{failed}running: {', '.join(names[:NAMED])}{more}" if names else failed
+        self.bars.update(self.task, total=event.total, completed=event.done + self.failed, told=told)
+        if event.kind in ("retried", "failed"):
+            self.bars.console.print(f"{event.kind} {event.key.rsplit('.', 1)[0]}: {event.detail}", markup=False)

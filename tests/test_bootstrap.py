@@ -1,0 +1,61 @@
+"""Resampled episodes: copies stay together, shares come out, and a finished run can be given them later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cbm
+from cbm.discovery.bootstrap import resampled_rows
+from cbm.discovery.settings import preset
+from cbm.errors import DataError
+from cbm.graph.bootstrap import Bootstrap, bootstrap_sentence
+
+
+def log(rows: int = 600) -> cbm.Transitions:
+    rng = np.random.default_rng(0)
+    obs, action = rng.normal(size=(rows, 2)), rng.normal(size=(rows, 1))
+    after = np.column_stack([obs[:, 0] + action[:, 0], obs[:, 1]]) + 0.1 * rng.normal(size=(rows, 2))
+    arrays = {"obs": obs, "action": action, "next_obs": after, "episode": np.arange(rows) // 20}
+    return cbm.Transitions.from_arrays(arrays | {"reward_x/y": after[:, 0]})
+
+
+def test_episodes_are_drawn_whole_and_copies_keep_their_number() -> None:
+    episode = np.arange(600) // 20
+    rows = resampled_rows(episode, 0, 1)
+    numbers, counts = np.unique(episode[rows], return_counts=True)
+    assert len(rows) == 600 and len(numbers) < 30 and (counts % 20 == 0).all() and counts.max() > 20
+    assert not np.array_equal(rows, resampled_rows(episode, 0, 2))
+    np.testing.assert_array_equal(rows, resampled_rows(episode, 0, 1))
+
+
+def test_shares_are_in_the_graph_and_survive_a_file(tmp_path: Path) -> None:
+    data, settings = log(), preset("debug")
+    plain = cbm.discover(data, settings=settings, run=tmp_path / "run", workers=0)
+    assert plain.bootstrap is None and "bootstrap" not in plain.to_json()
+    graph = cbm.discover(data, settings=settings, run=tmp_path / "run", workers=0, bootstrap=2)
+    assert graph.bootstrap is not None and graph.bootstrap.replicates == 2
+    assert graph.bootstrap.edges.shape == (2, 3) and graph.bootstrap.edges[0, 2] == 1.0
+    assert graph.bootstrap.abstraction["x/y"][0] == 1.0
+    read = cbm.CausalGraph.load(tmp_path / "run")
+    assert read.to_json() == graph.to_json() and read.to_json()["adjacency"] == plain.to_json()["adjacency"]
+    assert "in every one of 2 resampled logs" in bootstrap_sentence(read, "x/y")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"replicates": 0}, "bootstrap.replicates"),
+        ({"edges": [[2, 0]]}, "bootstrap.edges"),
+        ({"edges": "x"}, "bootstrap.edges"),
+        ({"rewards": {"r": {}}}, "bootstrap.rewards.r"),
+        ({"rewards": None}, "bootstrap: expected"),
+    ],
+)
+def test_a_damaged_field_is_named(change: dict[str, object], message: str) -> None:
+    good = {"replicates": 2, "edges": [[0.5, 1.0]], "rewards": {"r": {"certain": [1], "abstraction": [1]}}}
+    assert Bootstrap.from_json(good, 1).to_json() == good
+    with pytest.raises(DataError, match=message):
+        Bootstrap.from_json(good | change, 1)

@@ -1,0 +1,150 @@
+"""Jobs on Ray: the same results as anywhere else. One small cluster for all tests of this file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cbm.errors import DataError, WriteError
+from cbm.jobs import Executor, Failure, InProcess, Job, Retry, Shared, Store
+
+ray = pytest.importorskip("ray", exc_type=ImportError)
+CHECKS = "cbm.jobs.checks"
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[Executor]:
+    from cbm.jobs.ray_executor import RayExecutor
+
+    with RayExecutor(workers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    arrays = {"x": np.linspace(0.0, 1.0, 7), "big": np.arange(60_000.0).reshape(200, 300).T}
+    return Shared.write(tmp_path / "shared", arrays).path
+
+
+def job(key: str, function: str, **options: Any) -> Job:
+    return Job(key, f"{CHECKS}:{function}", options)
+
+
+def scales(count: int, name: str = "x") -> list[Job]:
+    return [job(f"scale-{i}", "scale", name=name, by=0.1 * i) for i in range(count)]
+
+
+def test_results_are_the_same_bytes_as_in_this_process(executor: Executor, shared: Path, tmp_path: Path) -> None:
+    jobs = [*scales(4), job("big", "scale", name="big", by=1 / 3)]
+    files = []
+    for name, used in (("here", InProcess()), ("ray", executor)):
+        store = Store(tmp_path / name)
+        assert list(used.run(jobs, shared, store)) == [each.key for each in jobs]
+        files.append([store.file(each.key).read_bytes() for each in jobs])
+    assert files[0] == files[1]
+
+
+def test_replaced_shared_arrays_arrive(executor: Executor, shared: Path) -> None:
+    executor.run(scales(2), shared, Store(None))
+    Shared.write(shared, {"x": np.array([10.0])})
+    assert executor.run(scales(3), shared, Store(None))["scale-2"]["scaled"].tolist() == [2.0]
+
+
+def test_workers_have_one_thread(executor: Executor, shared: Path) -> None:
+    assert executor.run([job("a", "surroundings")], shared, Store(None))["a"]["limits"].tolist() == ["1"] * 4
+
+
+def test_failed_jobs_are_reported_and_the_others_go_on(executor: Executor, shared: Path, tmp_path: Path) -> None:
+    bad = job("bad", "fail", message="row 3", data=True)
+    jobs = [job("f", "fail", message="oh"), job("d", "die"), bad, job("w", "fail_to_write"), *scales(3)]
+    failures: list[Failure] = []
+    results = executor.run(jobs, shared, Store(tmp_path / "r"), retry=Retry(raised=1, lost=1), failures=failures)
+    assert list(results) == ["scale-0", "scale-1", "scale-2"]
+    found = {failure.key: failure for failure in failures}
+    assert (found["f"].attempts, found["d"].attempts, found["bad"].attempts) == (2, 2, 1)
+    assert "ZeroDivisionError: oh" in found["f"].log and "ended twice" in str(found["d"].error)
+    assert isinstance(found["w"].error, WriteError) and found["w"].attempts == 1
+    assert isinstance(found["bad"].error, DataError) and str(found["bad"].error) == "row 3"
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_once_is_replaced(executor: Executor, shared: Path, tmp_path: Path) -> None:
+    results = executor.run([job("d", "die", once=str(tmp_path / "died"))], shared, Store(None))
+    assert results["d"]["alive"]
+
+
+def test_an_attempt_that_was_given_up_changes_nothing(
+    executor: Executor, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt is declared lost while it still runs, as behind a cut link, and ends before the second."""
+    from cbm.jobs.executor import Outcome
+
+    told: list[str] = []
+    taken: list[str] = []
+    original = executor._next
+
+    def cut_once(deadline: float | None) -> Outcome | None:
+        if not taken:
+            taken.append(next(iter(executor._refs.values())))  # type: ignore[attr-defined]
+            return Outcome(taken[0], "lost", "behind a cut link")
+        outcome = original(deadline)
+        told.append("stale" if outcome is not None and outcome.token == taken[0] else "current")
+        return outcome
+
+    monkeypatch.setattr(executor, "_next", cut_once)
+    jobs = [job("n", "stamp", folder=str(tmp_path / "runs"), seconds=0.5)]
+    (tmp_path / "runs").mkdir()
+    results = executor.run(jobs, shared, Store(tmp_path / "r"))
+    runs = len(list((tmp_path / "runs").iterdir()))
+    assert runs == 2 and told.count("current") == 1 and told.count("stale") <= 1
+    assert list(results) == ["n"]
+
+
+@pytest.mark.slow
+def test_the_deadline_stops_running_jobs(executor: Executor, shared: Path) -> None:
+    started = time.monotonic()
+    jobs = [job("s", "sleep", seconds=600.0), *scales(2)]
+    assert "s" not in executor.run(jobs, shared, Store(None), deadline=time.monotonic() + 2.0)
+    assert time.monotonic() - started < 30
+    assert len(executor.run(scales(2), shared, Store(None))) == 2  # the core is free again
+
+
+@pytest.mark.slow
+def test_the_graph_is_the_same(executor: Executor) -> None:
+    import cbm
+    from cbm.discovery.settings import preset
+
+    rng = np.random.default_rng(0)
+    obs, action = rng.normal(size=(600, 3)), rng.normal(size=(600, 1))
+    after = np.column_stack([obs[:, 0] + action[:, 0], 0.8 * obs[:, 1] + np.sin(obs[:, 0]), obs[:, 2]])
+    after += 0.1 * rng.normal(size=after.shape)
+    data = cbm.Transitions.from_arrays(
+        {"obs": obs, "action": action, "next_obs": after, "reward": after[:, 1] ** 2, "episode": np.arange(600) // 20}
+    )
+    here = cbm.discover(data, settings=preset("debug"), workers=0)
+    there = cbm.discover(data, settings=preset("debug"), on="ray")
+    assert there.to_json() | {"seconds": 0} == here.to_json() | {"seconds": 0}
+
+
+def test_nothing_else_imports_ray() -> None:
+    code = "import sys, cbm, cbm.jobs, cbm.cli.main, cbm.discovery.discover, cbm.cli.sweep; print('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_without_ray_the_command_says_how_to_install_it(tmp_path: Path) -> None:
+    code = (
+        "import sys, importlib.util as u; real = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'ray' else real(name, *a)\n"
+        "from cbm.cli.main import main\n"
+        f"sys.exit(main(['discover', 'log.npz', '--on', 'ray', '--out', {str(tmp_path / 'run')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2 and 'pip install "cbm-rl[ray]"' in done.stderr
+    assert not (tmp_path / "run").exists()
