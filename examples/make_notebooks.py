@@ -131,8 +131,8 @@ class Bench(gymnasium.Env):
 
 
 flat = gymnasium.wrappers.FlattenObservation(Bench())
-agent = SAC("MlpPolicy", flat, learning_starts=2000, buffer_size=3000, seed=0, device="cpu")
-agent.learn(1900)  # at random, so far
+agent = SAC("MlpPolicy", flat, learning_starts=6000, buffer_size=6000, seed=0, device="cpu")
+agent.learn(5900)  # at random, so far
 agent.replay_buffer""",
     """import cbm
 

@@ -113,13 +113,13 @@ def test_trees_leave_out_what_is_hidden(x: np.ndarray) -> None:
     trees = Trees(x, OWNER, rows.fit, rows.kept)
     label = np.where(x[:, 0] > 0, 1.0, -1.0) + 0.2 * np.random.default_rng(8).normal(size=ROWS)
     seen, rounds = trees.train(label, set(), 40, watch=True)
-    assert 0 < rounds <= 40 and seen.feature_importance("gain")[0] > 0
+    assert 0 < rounds <= 40 * trees.steps and seen.feature_importance("gain")[0] > 0
     blind, _ = trees.train(label, {0}, 5, watch=False)
     assert blind.feature_importance("gain")[0] == 0
 
 
 def test_errors_are_those_of_clusters() -> None:
-    """Rows that repeat each other tenfold say no more than one of them; near the truth, the error of a log-ratio."""
+    """Rows that repeat each other tenfold say no more than one of them; the error of a log-ratio, to first order."""
     rng = np.random.default_rng(9)
     full, without = rng.chisquare(3, 300), 1.5 * rng.chisquare(3, 300)
     nats, error = nats_lost(full, without, np.arange(300))
@@ -129,14 +129,6 @@ def test_errors_are_those_of_clusters() -> None:
     more, less = np.repeat(full, 10), np.repeat(without, 10)
     assert nats_lost(more, less, np.repeat(np.arange(300), 10))[1] == pytest.approx(error)
     assert nats_lost(more, less, np.arange(3000))[1] < 0.4 * error
-
-
-def test_what_one_episode_says_is_no_finding() -> None:
-    """Both models are exact but for one episode, in which one is better: nobody knows what the next one would say."""
-    full, without = np.full(5000, 1e-12), np.full(5000, 1e-12)
-    full[:50], without[:50] = 1e-4, 1e-2
-    nats, error = nats_lost(full, without, np.arange(5000) // 50)
-    assert nats > 2 and error > nats / 2
 
 
 # Stand-ins

@@ -39,11 +39,11 @@ class Evidence:
 def nats_lost(full: np.ndarray, without: np.ndarray, cluster: np.ndarray) -> tuple[float, float]:
     """Nats lost without an input, from squared errors (T,) with and without it, and the standard error.
 
-    A log-ratio of two sums over rows that are independent between clusters only. Its error is what leaving out one
-    cluster after the other does to it: where two or three episodes make up all of a sum, that is much.
+    A log-ratio of two means over rows that are independent between clusters only, to first order.
     """
-    sums = np.stack([np.bincount(cluster, values) for values in (full, without)])
-    floor = FLOOR * len(full)
-    one_less = 0.5 * np.log((sums[1].sum() - sums[1] + floor) / (sums[0].sum() - sums[0] + floor))
-    scatter = ((one_less - one_less.mean()) ** 2).sum() * (1 - 1 / len(one_less))
-    return 0.5 * float(np.log((without.mean() + FLOOR) / (full.mean() + FLOOR))), float(np.sqrt(scatter))
+    a, b = full.mean() + FLOOR, without.mean() + FLOOR
+    terms = 0.5 * (without / b - full / a)
+    sums, sizes = np.bincount(cluster, terms), np.bincount(cluster)
+    left, count = sums - terms.mean() * sizes, len(sums)
+    stderr = np.sqrt((left**2).sum() * count / max(count - 1, 1)) / len(terms)
+    return 0.5 * float(np.log(b / a)), float(stderr)

@@ -197,6 +197,7 @@ CLOSED_LEAVES = 0.2  # share of a target's variance left over by a closed form, 
 FLOOR = 1e-8  # variance, in units of the target's: what is below is rounding
 TAME = 0.3  # share of the squared error in a thousandth of the rows, from which on outliers are drawn in
 FEW_OUTSIDE = 0.05  # share of new rows outside the range that models have seen, up to which they are left out
+FEW_FITTED = 10_000  # rows, below which all boosting is careful
 CAREFUL = 2  # times smaller steps of boosting, where a weak effect is looked at again
 BOOST_PATIENCE = 3  # rounds without progress on kept-out rows
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cbm.discovery.settings import BOOST_PATIENCE, CAREFUL
+from cbm.discovery.settings import BOOST_PATIENCE, CAREFUL, FEW_FITTED
 
 OPTIONS: dict[str, Any] = {
     "objective": "regression", "num_leaves": 31, "learning_rate": 0.2, "min_data_in_leaf": 10, "lambda_l2": 1.0,
@@ -26,6 +26,8 @@ class Trees:
         """`columns` (T, C); `owner` (C, 2); `fit` and `kept` are indices of rows to learn from and to stop by."""
         self.lightgbm = _lightgbm()
         self.owner, self.fit, self.kept = owner, fit, kept
+        self.steps = CAREFUL if len(fit) < FEW_FITTED else 1
+        """Times smaller steps where rows are few: there time is no matter, and hasty trees learn by heart."""
         options = {
             key: OPTIONS[key]
             for key in ("max_bin", "min_data_in_leaf", "feature_pre_filter", "verbosity", "bin_construct_sample_cnt")
@@ -41,18 +43,20 @@ class Trees:
     ) -> tuple[Any, int]:
         """A model of `label` (T,) without the inputs in `hidden`, and how many of its rounds to use.
 
-        With `watch` that is as many as kept-out rows like, and may be none; `careful` learns in smaller steps.
+        With `watch` that is as many as kept-out rows like, and may be none (`rounds`: the most, in steps of usual size);
+        `careful` learns in smaller steps.
         """
         self.table.set_label(label[self.fit])
         gone = np.asarray(np.isin(self.owner, list(hidden)).any(1))
         options = OPTIONS | {"feature_contri": [0.0 if g else 1.0 for g in gone]}
-        if careful:
-            options["learning_rate"] = OPTIONS["learning_rate"] / CAREFUL
+        steps = self.steps * (CAREFUL if careful else 1)
+        options["learning_rate"] = OPTIONS["learning_rate"] / steps
+        rounds = rounds * self.steps if watch else rounds
         calls, seen = [], []
         if watch:
             self.watched.set_label(label[self.kept])
             calls, seen = (
-                [self.lightgbm.early_stopping(BOOST_PATIENCE * (CAREFUL**2 if careful else 1), verbose=False)],
+                [self.lightgbm.early_stopping(BOOST_PATIENCE * steps**2, verbose=False)],
                 [self.watched],
             )
         with warnings.catch_warnings():
