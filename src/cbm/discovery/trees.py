@@ -43,7 +43,7 @@ class Trees:
     ) -> tuple[Any, int]:
         """A model of `label` (T,) without the inputs in `hidden`, and how many of its rounds to use.
 
-        With `watch` that is as many as kept-out rows like, and may be none (`rounds`: the most, in steps of usual size);
+        With `watch` that is as many as kept-out rows like, and may be none (`rounds`: at most, in usual steps);
         `careful` learns in smaller steps.
         """
         self.table.set_label(label[self.fit])
