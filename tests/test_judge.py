@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cbm.discovery.judge import UNSETTLED, Pooled, edge_bar, judge, open_cells, pool
+from cbm.discovery.judge import Pooled, edge_bar, judge, open_cells, pool
 from cbm.discovery.settings import DEGREES, Settings
+from cbm.graph.reward import UNSETTLED
 
 SETTINGS = Settings()
 NAMES = ["x", "y", "z", "action", "the action before"]

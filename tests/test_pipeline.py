@@ -17,11 +17,11 @@ import pytest
 from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 from cbm.discovery.discover import discover
-from cbm.discovery.judge import UNSETTLED
 from cbm.discovery.pipeline import Ceiling
 from cbm.discovery.settings import Settings
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
+from cbm.graph.reward import UNSETTLED
 from cbm.jobs import Job, Store
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -12,9 +12,9 @@ from scipy import stats
 from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 from cbm.discovery.discover import discover
-from cbm.discovery.judge import UNSETTLED
 from cbm.discovery.settings import Settings
 from cbm.graph import CausalGraph
+from cbm.graph.reward import UNSETTLED
 
 Rng = np.random.Generator
 Step = Callable[[np.ndarray, np.ndarray, Rng], list[np.ndarray]]

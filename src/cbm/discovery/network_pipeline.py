@@ -18,7 +18,6 @@ from cbm.data.transitions import Transitions
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.cmi import Estimate, measure_cmi
 from cbm.discovery.decide import Verdicts, decide
-from cbm.discovery.judge import UNSETTLED
 from cbm.discovery.models.base import MaskedModel
 from cbm.discovery.models.candidates import CandidateSets
 from cbm.discovery.models.registry import build_model, numbers_per_row
@@ -28,6 +27,7 @@ from cbm.discovery.settings import Settings
 from cbm.discovery.tensor_dataset import Dynamics, TensorDataset, dynamics_dataset, reward_dataset
 from cbm.discovery.train import Budget, Trainer
 from cbm.graph import CausalGraph
+from cbm.graph.reward import UNSETTLED
 from cbm.runs.checkpoint import copy_tensor, usable
 
 Report = Callable[[str, float, dict[str, float]], None]
