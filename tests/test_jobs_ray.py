@@ -80,6 +80,7 @@ def test_a_worker_that_dies_once_is_replaced(executor: Executor, shared: Path, t
     assert results["d"]["alive"]
 
 
+@pytest.mark.slow
 def test_an_attempt_that_was_given_up_changes_nothing(
     executor: Executor, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
