@@ -36,6 +36,7 @@ def test_edges_are_counted() -> None:
     assert (counts["claimed_nones"], counts["wrong_nones"]) == (7, 1)
     assert (counts["undecided_true"], counts["undecided_false"]) == (1, 1)
     assert counts["undecided_share"] == pytest.approx(2 / 12)
+    assert count_edges(verdict, TRUTH, TRUTH)["f1"] == 1 and count_edges(verdict, TRUTH, TRUTH)["f1_claimed"] < 1
     assert count_edges(self_edges(3), TRUTH)["f1"] == pytest.approx(2 * 2 / (3 + 4))
 
 
@@ -76,9 +77,10 @@ def oracle(calls: list[Any]) -> Callable[..., Any]:
         known = KINDS["vehicle"](seed, 200) if "heading" in data.factors.names else None
         if known is None or known.truth is None:
             rewards = {name: SimpleNamespace(verdict=np.full(d, U)) for name in data.rewards}
-            return SimpleNamespace(verdict=np.full((d, d + 1), U), rewards=rewards)
+            nothing = np.zeros((d, d + 1), bool)
+            return SimpleNamespace(verdict=np.full((d, d + 1), U), adjacency=nothing, rewards=rewards)
         rewards = {name: SimpleNamespace(verdict=edges_as(parents)) for name, parents in known.truth_rewards.items()}
-        return SimpleNamespace(verdict=edges_as(known.truth), rewards=rewards)
+        return SimpleNamespace(verdict=edges_as(known.truth), adjacency=known.truth, rewards=rewards)
 
     return fake
 

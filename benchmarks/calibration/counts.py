@@ -23,18 +23,28 @@ def self_edges(d: int) -> Verdicts:
     return verdicts_of(np.eye(d, d + 1, dtype=bool))
 
 
-def count_edges(verdict: Verdicts, truth: np.ndarray) -> EpisodeCounter:
-    """What is claimed about the cells (d, d+1), and how much of it is wrong."""
+def count_edges(verdict: Verdicts, truth: np.ndarray, adjacency: np.ndarray | None = None) -> EpisodeCounter:
+    """What is claimed about the cells (d, d+1), and how much of it is wrong.
+
+    `adjacency` has a guess where the verdict is undecided, as methods that always answer do: F1 compares these. Left
+    out, what is undecided is no edge. F1 of the claims alone stands beside it.
+    """
     edge, none = verdict == "edge", verdict == "none"
     undecided = ~(edge | none)
-    hits, claimed, true = int((edge & truth).sum()), int(edge.sum()), int(truth.sum())
+    hits, claimed = int((edge & truth).sum()), int(edge.sum())
+    guess = edge if adjacency is None else adjacency
     return {
-        "f1": 2 * hits / (claimed + true) if claimed + true else 1.0,
+        "f1": _f1(guess, truth), "f1_claimed": _f1(edge, truth),
         "claimed_edges": claimed, "false_edges": claimed - hits,
         "claimed_nones": int(none.sum()), "wrong_nones": int((none & truth).sum()),
         "undecided_share": float(undecided.mean()),
         "undecided_true": int((undecided & truth).sum()), "undecided_false": int((undecided & ~truth).sum()),
     }  # fmt: skip
+
+
+def _f1(found: np.ndarray, truth: np.ndarray) -> float:
+    total = int(found.sum()) + int(truth.sum())
+    return 2 * int((found & truth).sum()) / total if total else 1.0
 
 
 def count_states(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.calibration import fields, gym, machines, statistical
+from benchmarks.calibration import fields, gym, limits, machines, statistical
 from benchmarks.calibration.system import Kind, kind_of, random_rewards, with_rewards
 from benchmarks.systems import linear_gaussian, sparse_nonlinear
 from cbm.data.transitions import Transitions
@@ -68,5 +68,8 @@ KINDS: dict[str, Kind] = {
     "linear": Kind(linear),
     "variance": kind_of(statistical.variance),
     "xor": kind_of(statistical.interaction),
+    "clipped-control": kind_of(limits.controlled_arm),
+    "overflow": kind_of(limits.tanks),
+    "rounded": kind_of(limits.rounded),
     "contact": Kind(contact),
 }

@@ -1,12 +1,38 @@
-"""From CMI to verdicts: the paper's threshold, or thresholds calibrated on inputs that cannot matter."""
+"""All verdicts: edge, none or undecided, from refits (`decide`) and from networks (`decide_networks`).
+
+Of refits: edges are claimed at a stated false discovery rate over all cells, "none" means no effect above the target's
+limit of detection, and each undecided cell has its reason. Of networks, which learn beside policies and in the
+published setting: the paper's threshold, or thresholds calibrated on inputs that cannot matter.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import stats
 
-from cbm.discovery.settings import NORMAL, SHADOW_DEVIATIONS, STANDARD_ERRORS, SURE_ABOVE_ZERO, Settings
+from cbm.discovery.evidence import Pooled
+from cbm.discovery.settings import (
+    ASKED,
+    BLIND,
+    BLIND_SHARE,
+    DEGREES,
+    DOMINANT,
+    DOUBTFUL,
+    NORMAL,
+    RARE,
+    SHADOW_DEVIATIONS,
+    STANDARD_ERRORS,
+    SURE,
+    SURE_ABOVE_ZERO,
+    Settings,
+)
+from cbm.graph.reward import UNSETTLED
+
+NEAR = "near the threshold"
+FEW = "too few rows"
+UNFITTED = "smaller than what models do not fit"
 
 
 @dataclass(frozen=True)
@@ -28,26 +54,145 @@ class Verdicts:
     """(K,) limit of detection in nats; empty: not measured."""
 
 
+def open_cells(pooled: Pooled, own: np.ndarray) -> list[list[int]]:
+    """Per target the cells that another fold should look at: neither clearly there nor clearly not."""
+    doubtful = _open(pooled)
+    doubtful[np.arange(len(own))[own >= 0], own[own >= 0]] = False
+    return [np.flatnonzero(row).tolist() for row in doubtful]
+
+
+def _open(pooled: Pooled) -> np.ndarray:
+    """(K, J); an effect on the spread was sure from the start."""
+    doubtful = ((pooled.z > ASKED) | (pooled.bundled > ASKED)) & (pooled.z < SURE)
+    return np.asarray(doubtful & (pooled.tested > 0) & (pooled.tested != 3))
+
+
+def decide(
+    pooled: Pooled,
+    bundle: np.ndarray,
+    names: list[str],
+    settings: Settings,
+    variation: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Verdicts:
+    """Verdicts on all cells.
+
+    `bundle` (J,) numbers inputs that hardly vary apart. `variation` says in how many rows each target and each input is
+    not what it mostly is.
+    """
+    z, delta = pooled.z, pooled.delta
+    bar = edge_bar(z, settings.false_discovery_rate)
+    needed = np.maximum(bar * pooled.error, settings.smallest_effect)
+    power = float(stats.norm.isf(settings.miss_rate))
+    edge = (delta >= needed) & (pooled.tested > 0)
+    reach = delta + power * pooled.error
+    large = _large(pooled)
+    unclear = ~edge & (pooled.tested > 0) & (reach > settings.smallest_effect)
+    unclear &= (z > DOUBTFUL) | (reach > large[:, None])
+    if settings.rule == "threshold":  # the paper's rule
+        edge, unclear, needed = delta >= settings.epsilon, np.zeros_like(edge), np.full_like(needed, settings.epsilon)
+    verdict = np.where(edge, "edge", np.where(unclear, "undecided", "none")).astype("<U9")
+    reason = np.where(unclear, np.where(_mostly_misfit(pooled), UNFITTED, NEAR), "").astype(object)
+    if settings.rule == "calibrated":
+        _decide_bundles(verdict, reason, pooled, bundle, names, bar)
+    if settings.rule == "calibrated" and variation is not None:
+        _decide_rare(verdict, reason, *variation)
+    measured = pooled.error > 0
+    asked = (verdict == "undecided") | ~measured | _open(pooled)
+    unsettled = ~pooled.settled[:, None] & asked
+    verdict[unsettled], reason[unsettled] = "undecided", UNSETTLED
+    guess = np.where(verdict == "undecided", delta >= needed / 2, verdict == "edge") & measured
+    least = np.maximum((bar + power) * pooled.limit_error, np.where(verdict == "none", reach, 0.0).max(1, initial=0.0))
+    limit = np.maximum(
+        least, np.maximum((bar + power) * pooled.limit_error / pooled.efficiency, settings.smallest_effect)
+    )
+    if settings.rule == "calibrated":
+        _decide_blind(verdict, reason, pooled.short & np.isfinite(least) & (least > large))
+    limit = np.where(np.isfinite(limit), limit, np.nan)
+    cmi = delta
+    if pooled.given_all.size:
+        cmi = np.where((verdict == "edge") & (pooled.given_all >= needed), pooled.given_all, delta)
+        cmi = np.where(pooled.tested == 0, np.minimum(pooled.given_all, needed), cmi)
+    return Verdicts(cmi, pooled.error, needed, guess, verdict, reason.astype(str), ~unsettled, limit)
+
+
+def _large(pooled: Pooled) -> np.ndarray:
+    """(K,) nats that "none" must rule out: much by itself, or half of all that is known of the target."""
+    if not len(pooled.explained):
+        return np.full(len(pooled.delta), np.inf)
+    return np.maximum(BLIND, BLIND_SHARE * pooled.explained)
+
+
+def _mostly_misfit(pooled: Pooled) -> np.ndarray:
+    """(K, J) whether half of an error's square or more is what models have not fitted, whatever the rows."""
+    if not len(pooled.misfit):
+        return np.zeros(pooled.delta.shape, bool)
+    return np.asarray(2 * pooled.misfit[:, None] ** 2 >= np.maximum(pooled.error**2, 1e-24))
+
+
+def _decide_blind(verdict: np.ndarray, reason: np.ndarray, blind: np.ndarray) -> None:
+    """Where only very strong effects could be seen, that none was seen says nothing."""
+    where = blind[:, None] & (verdict == "none")
+    verdict[where], reason[where] = "undecided", FEW
+
+
+def _decide_rare(verdict: np.ndarray, reason: np.ndarray, of_targets: np.ndarray, of_inputs: np.ndarray) -> None:
+    """What hardly ever changes says nothing of its causes, or of its effects, unless they are seen."""
+    rows = np.minimum(np.where(of_targets > 0, of_targets, RARE)[:, None], np.where(of_inputs > 0, of_inputs, RARE))
+    for k, j in zip(*np.nonzero((rows < RARE) & (verdict == "none"))):
+        verdict[k, j], reason[k, j] = "undecided", f"hardly ever changes ({rows[k, j]} rows)"
+
+
+def edge_bar(z: np.ndarray, rate: float) -> float:
+    """Errors above zero from which on a cell is an edge, so that at most a share `rate` of all edges is false.
+
+    The step-up rule of Benjamini and Hochberg over all cells; at least three.
+    """
+    p = np.sort(stats.t.sf(z.ravel(), DEGREES))
+    passing = np.flatnonzero(p <= rate * np.arange(1, len(p) + 1) / max(len(p), 1))
+    claimed = passing[-1] + 1 if len(passing) else 1
+    return max(3.0, float(stats.t.isf(rate * claimed / max(len(p), 1), DEGREES)))
+
+
+def _decide_bundles(
+    verdict: np.ndarray, reason: np.ndarray, pooled: Pooled, bundle: np.ndarray, names: list[str], bar: float
+) -> None:
+    """Inputs that hardly vary apart: if a model needs the bundle and no single member, nobody can say which.
+
+    A member is sure when the others cannot stand in for it, and none of them has a far larger effect.
+    """
+    for b in range(int(bundle.max(initial=-1)) + 1):
+        members = np.flatnonzero(bundle == b)
+        for k in np.flatnonzero(pooled.bundled[:, members].max(1, initial=0.0) > bar):
+            delta = pooled.delta[k, members]
+            rivals = np.array([np.delete(delta, n).max() for n in range(len(members))])
+            sure = (pooled.z[k, members] > SURE) & (DOMINANT * delta > rivals)
+            doubtful = members[~sure]
+            for j in doubtful if not sure.any() else doubtful[verdict[k, doubtful] == "edge"]:
+                mate = next(m for m in members if m != j)
+                verdict[k, j], reason[k, j] = "undecided", f"hardly varies by itself: goes with {names[mate]}"
+
+
 def above_shadows(cmi: np.ndarray, real_inputs: int) -> np.ndarray:
     """CMI relative to that of a typical shadow of the same target: what every dropped input costs is no effect."""
     shadows = cmi[:, real_inputs:]
     return cmi - np.median(shadows, 1, keepdims=True) if shadows.shape[1] else cmi
 
 
-def decide(
+def decide_networks(
     cmi: np.ndarray,
     stderr: np.ndarray,
     null: np.ndarray,
     settings: Settings,
     strongest: np.ndarray | None = None,
     sure: float = SURE_ABOVE_ZERO,
+    lenience: float = 0.0,
     breadth: np.ndarray | None = None,
 ) -> Verdicts:
     """Verdicts from (K, inputs) CMI and standard errors, and (K, n) CMI of shadows.
 
     `strongest` (K,) is the CMI of each target's strongest cause, where that is not the largest in `cmi`;
-    `sure` is how many of its own standard errors an effect must exceed, or, where it is negative, how many it may lack
-    of its threshold and still count; `breadth` (inputs,) how many columns each input has: shadows have one, and what
+    `sure` is how many of its own standard errors an effect must exceed, `lenience` how many it may lack of its
+    threshold and still count; `breadth` (inputs,) how many columns each input has: shadows have one, and what
     models imagine grows with their number.
     """
     if settings.rule == "threshold":
@@ -58,7 +203,7 @@ def decide(
         strongest = cmi.max(1, initial=0.0)
     breadth = np.ones(cmi.shape[1]) if breadth is None else breadth
     thresholds = np.maximum(calibrated_thresholds(strongest, null, settings, breadth), sure * stderr)
-    edge = cmi + max(-sure, 0.0) * stderr > thresholds
+    edge = cmi + lenience * stderr > thresholds
     clear = np.abs(cmi - thresholds) > STANDARD_ERRORS * stderr
     verdict = np.where(clear, np.where(edge, "edge", "none"), "undecided")
     return Verdicts(cmi, stderr, thresholds, edge, verdict)

@@ -1,4 +1,8 @@
-"""What was measured of one part of a target on one fold, and the errors that belong to it."""
+"""What refits say of an effect, and the errors that belong to it.
+
+An effect is what refits without an input lose on new episodes, averaged over folds. Its error contains the scatter over
+episodes, the scatter from refit to refit, which shadows and the other folds show, and what models have not fitted.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cbm.discovery.settings import FLOOR
+from cbm.discovery.settings import (
+    EXACT,
+    FEW_TESTED,
+    LEAST_EFFICIENCY,
+    MISFIT,
+    MOST_SCATTER,
+    NOISY,
+    PLANTED,
+    PRIOR_FOLDS,
+    PRIOR_SHADOWS,
+)
 
 
 @dataclass
@@ -41,9 +55,138 @@ def nats_lost(full: np.ndarray, without: np.ndarray, cluster: np.ndarray) -> tup
 
     A log-ratio of two means over rows that are independent between clusters only, to first order.
     """
-    a, b = full.mean() + FLOOR, without.mean() + FLOOR
+    a, b = full.mean() + EXACT, without.mean() + EXACT
     terms = 0.5 * (without / b - full / a)
     sums, sizes = np.bincount(cluster, terms), np.bincount(cluster)
     left, count = sums - terms.mean() * sizes, len(sums)
     stderr = np.sqrt((left**2).sum() * count / max(count - 1, 1)) / len(terms)
     return 0.5 * float(np.log(b / a)), float(stderr)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """(K, J) what all folds together say."""
+
+    delta: np.ndarray
+    error: np.ndarray
+    tested: np.ndarray
+    bundled: np.ndarray
+    """Effect of the bundle that an input is in, in its own errors; 0 where there is none."""
+    limit_error: np.ndarray
+    """(K,) error of a typical cell."""
+    efficiency: np.ndarray
+    """(K,) share of a planted effect that was found."""
+    settled: np.ndarray
+    """(K,) whether everything that was asked has been answered."""
+    given_all: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """Effects given every other input, for what is reported of an edge."""
+    explained: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """(K,) nats that all inputs together tell of a target."""
+    short: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    """(K,) whether it was tested on few rows."""
+    misfit: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """(K,) part of every error that comes from what models have not fitted."""
+
+    @property
+    def z(self) -> np.ndarray:
+        return np.where(self.error > 0, self.delta / np.maximum(self.error, 1e-12), 0.0)
+
+
+def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: int, settled: list[bool]) -> Pooled:
+    """`found[p]` is the evidence on part p, of every fold it was measured on; `settled[p]` whether those are all.
+
+    `share` (K, P) is what each part counts in each target: log-likelihoods of parts add up.
+    """
+    count = len(found)
+    scatter = _fit_scatter(found)
+    delta, error, given_all = (np.zeros((count, inputs)) for _ in range(3))
+    bundled, bundled_error = np.zeros((count, inputs)), np.zeros((count, inputs))
+    tested = np.zeros((count, inputs), int)
+    limit, efficiency = np.full(count, np.inf), np.full(count, LEAST_EFFICIENCY)
+    explained, short, misfit = np.zeros(count), np.zeros(count, bool), np.zeros(count)
+    for p, parts in enumerate(found):
+        if not parts:
+            continue
+        weight = np.stack([(part["tested"] > 0) | (n == 0) for n, part in enumerate(parts)]).astype(float)
+        total = weight.sum(0)
+        delta[p] = (weight * np.stack([part["delta"] for part in parts])).sum(0) / total
+        own = np.sqrt((weight * np.stack([part["stderr"] for part in parts]) ** 2).sum(0)) / total
+        usual = np.sqrt(np.mean([part["shadows"][:, 1] ** 2 for part in parts]))
+        usual = max(usual, parts[0]["planted"][1] / 2)  # a model that uses nothing has shadows without any scatter
+        own = np.where(own > 0, own, usual)
+        misfit[p] = _misfit(parts[0]["loss"])
+        within = np.sqrt(own**2 + scatter[p] ** 2 / total)
+        apart = _fold_factor(np.stack([part["delta"] for part in parts]), weight, within)
+        error[p] = np.sqrt((apart * within) ** 2 + misfit[p] ** 2)
+        tested[p] = parts[0]["tested"]
+        bundled[p] = np.mean([part["bundled"] for part in parts], 0)
+        squares = np.sum([part["bundled_stderr"] ** 2 for part in parts], 0)
+        bundled_error[p] = np.sqrt(squares / len(parts) ** 2 + scatter[p] ** 2 + misfit[p] ** 2)
+        limit[p] = np.sqrt((usual**2 + scatter[p] ** 2) / len(parts) + misfit[p] ** 2)
+        efficiency[p] = np.clip(parts[0]["planted"][0] / PLANTED, LEAST_EFFICIENCY, 1.0)
+        explained[p], short[p] = _explained(parts[0]["loss"]), parts[0]["loss"][2] < FEW_TESTED
+        given_all[p] = parts[0].get("given_all", parts[0]["delta"])
+    of = share > 0
+    together = share @ bundled
+    return Pooled(
+        delta=share @ delta,
+        error=np.where(_all(of, error.max(1, initial=0) > 0)[:, None], np.sqrt(share**2 @ error**2), 0.0),
+        tested=np.array([tested[own].max(0, initial=0) for own in of], int).reshape(len(of), inputs),
+        bundled=np.where(together != 0, together / np.maximum(np.sqrt(share**2 @ bundled_error**2), 1e-12), 0.0),
+        limit_error=np.array([np.sqrt(((s[own] * limit[own]) ** 2).sum()) for s, own in zip(share, of)]),
+        efficiency=np.array([efficiency[own].min(initial=1.0) for own in of]),
+        settled=_all(of, np.array(settled, bool)),
+        given_all=share @ given_all,
+        explained=share @ explained,
+        short=_all(of, short),
+        misfit=np.sqrt(share**2 @ misfit**2),
+    )
+
+
+def _fold_factor(delta: np.ndarray, weight: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """(J,) how many times larger the error of a mean over folds is, by how far they (F, J) lie apart.
+
+    Refits to other rows differ, too. Three folds show that poorly, so `error` (J,) counts as much as four more.
+    """
+    total = weight.sum(0)
+    apart = (weight * (delta - (weight * delta).sum(0) / total) ** 2).sum(0) / total  # (total - 1) squared errors
+    squares = apart / np.maximum(error, 1e-12) ** 2 + PRIOR_FOLDS
+    return np.sqrt(np.maximum(squares / (total - 1 + PRIOR_FOLDS), 1.0))
+
+
+def _misfit(loss: np.ndarray) -> float:
+    """Error in nats of what a part's models have not fitted, which no number of rows makes smaller.
+
+    Where there is noise it hides behind that. A law without noise leaves nothing but misfit over, and whatever goes
+    with the causes helps against it.
+    """
+    return MISFIT / (1 + (float(loss[0] / loss[1]) / NOISY) ** 2)
+
+
+def _all(of: np.ndarray, yes: np.ndarray) -> np.ndarray:
+    """(K,) whether something holds of every part of a target."""
+    return np.array([yes[own].all() for own in of], bool)
+
+
+def _explained(loss: np.ndarray) -> float:
+    """Nats that a part owes to its inputs."""
+    return 0.5 * float(np.log(max(loss[1] / loss[0], 1.0)))
+
+
+def _fit_scatter(found: list[list[dict[str, np.ndarray]]]) -> np.ndarray:
+    """(P,) how far refits scatter beyond the error over episodes: a part's own shadows, and those of all others.
+
+    Only what makes an input look useful counts, twice: half of what is useless lies below zero. Others count in units
+    of their errors, since parts differ in size by orders of magnitude.
+    """
+    shadows = [np.concatenate([part["shadows"] for part in parts]) if parts else np.zeros((0, 2)) for parts in found]
+    seen = [(2 * (np.clip(s[:, 0], 0, None) ** 2).sum(), (s[:, 1] ** 2).sum()) for s in shadows if len(s)]
+    ratios = [min(own / max(error, 1e-24), MOST_SCATTER) for own, error in seen]
+    usual = float(np.mean(ratios)) if ratios else 1.0
+    result = np.zeros(len(found))
+    for p, own in enumerate(shadows):
+        if len(own):
+            error = float((own[:, 1] ** 2).mean())
+            mean = 2 * (np.clip(own[:, 0], 0, None) ** 2).sum() + PRIOR_SHADOWS * usual * error
+            result[p] = np.sqrt(max(mean / (len(own) + PRIOR_SHADOWS) - error, 0.0))
+    return result

@@ -17,7 +17,7 @@ import torch
 from cbm.data.transitions import Transitions
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.cmi import Estimate, measure_cmi
-from cbm.discovery.decide import Verdicts, decide
+from cbm.discovery.decide import Verdicts, decide_networks
 from cbm.discovery.models.base import MaskedModel
 from cbm.discovery.models.candidates import CandidateSets
 from cbm.discovery.models.registry import build_model, numbers_per_row
@@ -89,7 +89,9 @@ def _judge_dataset(
     with usable(checkpoint.place):
         kept = Estimate(_stored(checkpoint, f"{name}.cmi", dataset), _stored(checkpoint, f"{name}.stderr", dataset))
     real = dataset.real_inputs
-    return decide(kept.cmi[:, :real], kept.stderr[:, :real], kept.cmi[:, real:], settings, breadth=dataset.breadth)
+    return decide_networks(
+        kept.cmi[:, :real], kept.stderr[:, :real], kept.cmi[:, real:], settings, breadth=dataset.breadth
+    )
 
 
 def _stored(checkpoint: Checkpoint, name: str, dataset: TensorDataset) -> np.ndarray:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cbm.data.transitions import Transitions
 from cbm.discovery.cmi import Estimate, measure_cmi, pick_rows
-from cbm.discovery.decide import Verdicts, above_shadows, decide
+from cbm.discovery.decide import Verdicts, above_shadows, decide_networks
 from cbm.discovery.models.base import Batch
 from cbm.discovery.models.registry import build_model, numbers_per_row
 from cbm.discovery.models.warm_start import warm_start
@@ -205,9 +205,9 @@ class OnlineEstimator:
         strongest = first[0].max(1, initial=0.0)
 
         def judged(seen: np.ndarray, share: float = 0.0) -> Verdicts:
-            sure = -DOUBT if self.keep_in_doubt else ONLINE_SURE
+            sure, lenience = (0.0, DOUBT) if self.keep_in_doubt else (ONLINE_SURE, 0.0)
             settings = replace(self.settings, strongest_share=max(share, self.settings.strongest_share))
-            return decide(seen[0], seen[1], null, settings, strongest, sure, dataset.breadth)
+            return decide_networks(seen[0], seen[1], null, settings, strongest, sure, lenience, dataset.breadth)
 
         if self.again is None:
             return judged(first, UNCONFIRMED_SHARE)

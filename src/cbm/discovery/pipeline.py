@@ -4,7 +4,7 @@
     screen     which inputs may matter to a target: a closed form and boosted trees look at all of them
     measure    refits without each candidate, compared on new episodes; shadows and planted effects beside them
     retest     the cells that one fold leaves open, on the others
-    judge      edge, none or undecided, each with its error and its reason
+    decide     edge, none or undecided, each with its error and its reason
 
 Every phase but the last consists of jobs: pure functions from arrays to arrays, run by as many single-threaded
 processes as there are cores, or by the nodes of a cluster. The result does not depend on how many, nor on how busy
@@ -25,9 +25,9 @@ import numpy as np
 
 from cbm.data.transitions import Transitions
 from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_dataset, some_rows
-from cbm.discovery.decide import Verdicts
-from cbm.discovery.judge import Pooled, judge, open_cells, pool
-from cbm.discovery.settings import LAST_ACTION_WORTH, Settings
+from cbm.discovery.decide import Verdicts, decide, open_cells
+from cbm.discovery.evidence import Pooled, pool
+from cbm.discovery.settings import FEW_TESTED, LAST_ACTION_WORTH, Settings
 from cbm.jobs import Executor, Job, Shared, Store, open_executor
 
 Progress = Callable[[str, float], None]
@@ -154,7 +154,7 @@ def _retest(problems: list[Problem], runner: Runner, settings: Settings) -> None
         cells = open_cells(problem.pooled(), problem.own)
         for p in problem.parts:
             asked = _asked_of(problem, p, cells)
-            if asked:
+            if asked is not None:
                 problem.asked[p] = settings.folds
                 chosen: dict[str, Any] = {
                     name: problem.found[p][0][name].tolist() for name in ("candidates", "structure")
@@ -166,14 +166,19 @@ def _retest(problems: list[Problem], runner: Runner, settings: Settings) -> None
         _collect(problems, runner.run(jobs, "measuring again", 0.0, 1.0))
 
 
-def _asked_of(problem: Problem, part: int, cells: list[list[int]]) -> list[int]:
-    """The open cells of all targets of a part that are candidates in it."""
+def _asked_of(problem: Problem, part: int, cells: list[list[int]]) -> list[int] | None:
+    """The candidates of a part that its other folds should look at, open cells of its targets; None: no need to.
+
+    Where rows are few every fold looks at all candidates: a third of a short log says little, of shadows as well.
+    """
     assert problem.found is not None
     if not problem.found[part]:
-        return []
-    tested = problem.found[part][0]["tested"]
+        return None
+    first = problem.found[part][0]
+    short = first["loss"][2] < FEW_TESTED
     wanted = {j for k in np.flatnonzero(problem.data.share[:, part]) for j in cells[k]}
-    return sorted(j for j in wanted if tested[j] == 2)
+    asked = [int(j) for j in np.flatnonzero(first["tested"] == 2) if short or j in wanted]
+    return asked if asked or short else None
 
 
 def _job(problem: Problem, part: int, fold: int, **options: Any) -> Job:
@@ -195,7 +200,7 @@ def _collect(problems: list[Problem], results: dict[str, Arrays]) -> None:
 def verdicts(problem: Problem, names: list[str], settings: Settings) -> Verdicts:
     bundle = problem.bundle if problem.bundle is not None else np.full(problem.data.inputs, -1)
     data = problem.data
-    return judge(problem.pooled(), bundle[: data.inputs], names, settings, data.variation())
+    return decide(problem.pooled(), bundle[: data.inputs], names, settings, data.variation())
 
 
 @contextmanager

@@ -103,6 +103,12 @@ def _disagree(cells: list[_Cell]) -> str:
     return f"models disagree; collect more varied data, of {_some(causes)} above all, or use --knowledge"
 
 
+def _misfit(cells: list[_Cell]) -> str:
+    causes = [name for name, _ in Counter(cell.cause for cell in cells).most_common()]
+    told = f"collect data in which {_some(causes)} varies alone"
+    return f"smaller than what models do not fit; use --knowledge, or {told}"
+
+
 def _rows(cells: list[_Cell]) -> str:
     return "too few rows; collect a longer log"
 
@@ -114,6 +120,7 @@ ADVICE: dict[str, Callable[[list[_Cell]], str]] = {
     "hardly ever changes": _rare,
     "models disagree": _disagree,
     "too few rows": _rows,
+    "smaller than what models do not fit": _misfit,
 }
 """What to do, by the phrase that a reason begins with."""
 

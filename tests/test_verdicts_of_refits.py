@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cbm.discovery.judge import Pooled, edge_bar, judge, open_cells, pool
-from cbm.discovery.settings import DEGREES, Settings
+from cbm.discovery.decide import decide, edge_bar, open_cells
+from cbm.discovery.evidence import Pooled, pool
+from cbm.discovery.settings import DEGREES, MISFIT, Settings
 from cbm.graph.reward import UNSETTLED
 
 SETTINGS = Settings()
@@ -69,7 +70,7 @@ def test_a_stricter_rate_and_more_useless_cells_raise_the_bar() -> None:
 
 def test_edge_none_and_in_between() -> None:
     """Errors of 0.001, five cells, two of them clear: the bar is at t(0.004) = 3.30 errors."""
-    found = judge(_pooled([0.0100, 0.0040, 0.0027, 0.0002, -0.0030]), _alone(5), NAMES, SETTINGS)
+    found = decide(_pooled([0.0100, 0.0040, 0.0027, 0.0002, -0.0030]), _alone(5), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["edge", "edge", "undecided", "none", "none"]]
     assert found.edge[0, :2].all() and not found.edge[0, 3:].any()
     assert found.reason[0, 2] == "near the threshold" and not any(found.reason[0, [0, 1, 3, 4]])
@@ -78,13 +79,13 @@ def test_edge_none_and_in_between() -> None:
 
 def test_effects_too_small_to_care_about_are_none() -> None:
     small = 0.5 * SETTINGS.smallest_effect
-    found = judge(_pooled([small, small], 1e-6), _alone(2), NAMES, SETTINGS)
+    found = decide(_pooled([small, small], 1e-6), _alone(2), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["none", "none"]]
 
 
 def test_what_was_never_a_candidate_is_no_edge() -> None:
     tested = np.array([[2, 0]])
-    found = judge(_pooled([0.5, 0.5], tested=tested), _alone(2), NAMES, SETTINGS)
+    found = decide(_pooled([0.5, 0.5], tested=tested), _alone(2), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["edge", "none"]]
 
 
@@ -94,7 +95,7 @@ def test_what_is_ruled_out_lies_below_the_limit_of_detection(seed: int) -> None:
     error = rng.uniform(1e-5, 1e-2, (6, 9))
     delta = error * rng.normal(scale=2, size=error.shape) + rng.choice([0.0, 0.02], error.shape, p=[0.8, 0.2])
     pooled = _pooled(delta, error, limit_error=rng.uniform(1e-5, 1e-2, 6), efficiency=rng.uniform(0.1, 1, 6))
-    found = judge(pooled, _alone(9), [f"v{k}" for k in range(9)], SETTINGS)
+    found = decide(pooled, _alone(9), [f"v{k}" for k in range(9)], SETTINGS)
     reach = delta + stats.norm.isf(SETTINGS.miss_rate) * error
     none = found.verdict == "none"
     assert none.any() and (reach <= found.limit[:, None] + 1e-12)[none].all()
@@ -105,7 +106,7 @@ def test_what_is_ruled_out_lies_below_the_limit_of_detection(seed: int) -> None:
 def test_models_that_find_half_of_a_planted_effect_have_twice_the_limit() -> None:
     delta = np.zeros((1, 40))
     whole, half = (
-        judge(_pooled(delta, 1e-6, efficiency=np.array([share])), _alone(40), ["v"] * 40, SETTINGS).limit[0]
+        decide(_pooled(delta, 1e-6, efficiency=np.array([share])), _alone(40), ["v"] * 40, SETTINGS).limit[0]
         for share in (1.0, 0.5)
     )
     assert half == pytest.approx(2 * whole)
@@ -118,7 +119,7 @@ def test_nothing_is_claimed_of_a_target_that_was_not_measured() -> None:
     tested = np.array([[0, 0], [2, 2], [2, 2]])
     limit_error = np.array([np.inf, 0.001, 0.001])
     pooled = _pooled(delta, error, tested=tested, limit_error=limit_error, settled=np.array([False, False, True]))
-    found = judge(pooled, _alone(2), NAMES, SETTINGS)
+    found = decide(pooled, _alone(2), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["undecided"] * 2, ["undecided", "edge"], ["edge", "edge"]]
     assert found.reason[:2].tolist() == [[UNSETTLED] * 2, [UNSETTLED, ""]]
     assert found.settled.tolist() == [[False, False], [False, True], [True, True]]
@@ -130,7 +131,7 @@ def test_nothing_is_claimed_of_a_target_that_was_not_measured() -> None:
 
 def test_needed_together_but_neither_alone() -> None:
     bundled = np.array([[50.0, 50.0, 0.0, 0.0]])
-    found = judge(_pooled([0.001, 0.0005, 0.0, 0.2], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
+    found = decide(_pooled([0.001, 0.0005, 0.0, 0.2], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["undecided", "undecided", "none", "edge"]]
     assert found.reason[0, 0] == "hardly varies by itself: goes with y"
     assert found.reason[0, 1] == "hardly varies by itself: goes with x"
@@ -138,26 +139,26 @@ def test_needed_together_but_neither_alone() -> None:
 
 def test_one_that_stands_out_is_the_cause() -> None:
     bundled = np.array([[50.0, 50.0, 0.0, 0.0]])
-    found = judge(_pooled([0.2, 0.0, 0.0, 0.0], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
+    found = decide(_pooled([0.2, 0.0, 0.0, 0.0], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["edge", "none", "none", "none"]]
 
 
 def test_two_that_cannot_stand_in_for_each_other_are_both_causes() -> None:
     bundled = np.array([[50.0, 50.0, 0.0, 0.0]])
-    found = judge(_pooled([0.02, 0.01, 0.0, 0.0], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
+    found = decide(_pooled([0.02, 0.01, 0.0, 0.0], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["edge", "edge", "none", "none"]]
 
 
 def test_a_small_effect_beside_the_large_one_of_its_mate_is_in_doubt() -> None:
     bundled = np.array([[50.0, 50.0, 0.0, 0.0]])
-    found = judge(_pooled([0.2, 0.01, 0.0, 0.0], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
+    found = decide(_pooled([0.2, 0.01, 0.0, 0.0], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["edge", "undecided", "none", "none"]]
     assert found.reason[0, 1] == "hardly varies by itself: goes with x"
 
 
 def test_a_bundle_that_nobody_needs() -> None:
     bundled = np.array([[0.5, 0.5, 0.0, 0.0]])
-    found = judge(_pooled([0.0, 0.0, 0.0, 0.2], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
+    found = decide(_pooled([0.0, 0.0, 0.0, 0.2], bundled=bundled), np.array([0, 0, -1, -1]), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["none", "none", "none", "edge"]]
 
 
@@ -181,18 +182,44 @@ def _part(
 
 
 def test_folds_are_averaged_and_their_errors_shrink() -> None:
-    found = _pool([[_part([0.3, 0.0]), _part([0.1, 0.0]), _part([0.2, 0.0])]], 2, [3])
+    found = _pool([[_part([0.205, 0.0]), _part([0.195, 0.0]), _part([0.2, 0.0])]], 2, [3])
     assert found.delta.tolist() == [[pytest.approx(0.2), 0.0]] and found.settled.all()
     assert found.error == pytest.approx(0.01 / np.sqrt(3)) and found.z[0, 0] == pytest.approx(20 * np.sqrt(3))
     assert found.efficiency.tolist() == [1.0]
 
 
+def test_folds_that_lie_apart_raise_the_error_of_that_cell() -> None:
+    """Three means of 0.3, 0.1 and 0.2 deviate by 0.1 each, ten of their errors: two degrees of freedom with a hundred
+    squared errors each, and four with one."""
+    found = _pool([[_part([0.3, 0.0]), _part([0.1, 0.0]), _part([0.2, 0.0])]], 2, [3])
+    usual = 0.01 / np.sqrt(3)
+    assert found.error[0] == pytest.approx([usual * np.sqrt((2 * 100 + 4) / 6), usual])
+
+
 def test_only_the_cells_that_were_asked_again_are_averaged() -> None:
-    first, second = _part([0.3, 0.02]), _part([0.0, 0.04])
+    first, second = _part([0.3, 0.035]), _part([0.0, 0.04])
     second["tested"] = np.array([0, 2])
     found = _pool([[first, second]], 2, [2])
-    assert found.delta[0] == pytest.approx([0.3, 0.03])
+    assert found.delta[0] == pytest.approx([0.3, 0.0375])
     assert found.error[0] == pytest.approx([0.01, 0.01 / np.sqrt(2)])
+
+
+@pytest.mark.parametrize(("left", "misfit"), [(1.0, 0.0), (1e-2, 0.0), (1e-4, MISFIT / 2), (1e-8, MISFIT)])
+def test_where_there_is_no_noise_misfit_is_an_error_that_rows_do_not_lessen(left: float, misfit: float) -> None:
+    part = _part([0.3, 0.0], stderr=1e-6)
+    part["loss"] = np.array([left, 1.0, 20_000])
+    found = _pool([[part, part, part]], 2, [3])
+    assert found.error == pytest.approx(misfit, abs=3e-5)
+    assert found.limit_error[0] == pytest.approx(misfit, abs=3e-5)
+
+
+def test_doubt_that_comes_from_misfit_says_so() -> None:
+    """0.4 nats: two errors of a target without noise, and far more than enough of one with noise."""
+    exact, noisy = _part([0.4, 0.0], stderr=1e-3), _part([0.4, 0.0025], stderr=1e-3)
+    exact["loss"] = np.array([1e-8, 1.0, 20_000])
+    found = decide(_pool([[exact], [noisy]], 2, [1, 1]), _alone(2), NAMES, SETTINGS)
+    assert found.verdict.tolist() == [["undecided", "none"], ["edge", "undecided"]]
+    assert found.reason.tolist() == [["smaller than what models do not fit", ""], ["", "near the threshold"]]
 
 
 def test_shadows_that_scatter_more_than_their_errors_raise_every_error() -> None:
