@@ -29,8 +29,8 @@ OURS, TRIVIAL = "cbm", "self-edges"
 FEWEST_ROWS = 200
 TEXT, WHOLE = ("kind", "method"), ("seed", "transitions")
 EDGES = (
-    "f1", "f1_claimed", "claimed_edges", "false_edges", "claimed_nones", "wrong_nones", "undecided_share", "undecided_true",
-    "undecided_false",
+    "f1", "f1_claimed", "claimed_edges", "false_edges", "claimed_nones", "wrong_nones", "undecided_share",
+    "undecided_true", "undecided_false",
 )  # fmt: skip
 STATES = ("states_right", "states_wrong", "states_undecided", "states_lacking")
 COLUMNS = Columns((*TEXT, *WHOLE), (*EDGES, *STATES, "seconds"), TEXT, WHOLE)
@@ -164,8 +164,8 @@ def _line(row: Row) -> str:
 def _kind_table(kind: str, rows: list[Row]) -> Table:
     """Means over the seeds, a line per method.
 
-    claimed: F1 without the guesses about undecided cells. false/edges: those claimed, and how many of them are false. open t+f: undecided cells that have an edge, and
-    that have none. states r/w/u: minimal states that are right, wrong, undecided.
+    claimed: F1 without the guesses about undecided cells. false/edges: those claimed, and how many of them are
+    false. open t+f: undecided cells that have an edge, and that have none. states r/w/u: minimal states that are right, wrong, undecided.
     """
     means = [_mean(group) for _, group in _grouped(rows, "method")]
     for mean in means:
@@ -175,7 +175,8 @@ def _kind_table(kind: str, rows: list[Row]) -> Table:
         mean["states"] = None if None in states else "/".join(f"{value:.3g}" for value in states)
         mean["undecided"] = f"{mean['undecided_true']:.3g}+{mean['undecided_false']:.3g}"
     columns = {
-        "f1": ("F1", ".3f"), "f1_claimed": ("claimed", ".3f"), "false_edges": ("false/edges", ""), "wrong_nones": ("wrong/nones", ""),
+        "f1": ("F1", ".3f"), "f1_claimed": ("claimed", ".3f"),
+        "false_edges": ("false/edges", ""), "wrong_nones": ("wrong/nones", ""),
         "undecided": ("open t+f", ""), "states": ("states r/w/u", ""),
         "states_lacking": ("lacking", ".1f"), "seconds": ("s", ".1f"),
     }  # fmt: skip

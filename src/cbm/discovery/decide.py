@@ -32,7 +32,7 @@ from cbm.graph.reward import UNSETTLED
 
 NEAR = "near the threshold"
 FEW = "too few rows"
-UNFITTED = "smaller than what models do not fit"
+MISFITTED = "smaller than what models do not fit"
 
 
 @dataclass(frozen=True)
@@ -81,17 +81,18 @@ def decide(
     """
     z, delta = pooled.z, pooled.delta
     bar = edge_bar(z, settings.false_discovery_rate)
-    needed = np.maximum(bar * pooled.error, settings.smallest_effect)
+    least = settings.smallest_effect
+    needed = np.maximum(bar * pooled.error, least)
     power = float(stats.norm.isf(settings.miss_rate))
     edge = (delta >= needed) & (pooled.tested > 0)
     reach = delta + power * pooled.error
     large = _large(pooled)
-    unclear = ~edge & (pooled.tested > 0) & (reach > settings.smallest_effect)
-    unclear &= (z > DOUBTFUL) | (reach > large[:, None])
+    unclear = ~edge & (pooled.tested > 0) & (reach > least)
+    unclear &= (z > DOUBTFUL) | (reach > large[:, None]) | (delta >= np.maximum(bar * _without_misfit(pooled), least))
     if settings.rule == "threshold":  # the paper's rule
         edge, unclear, needed = delta >= settings.epsilon, np.zeros_like(edge), np.full_like(needed, settings.epsilon)
     verdict = np.where(edge, "edge", np.where(unclear, "undecided", "none")).astype("<U9")
-    reason = np.where(unclear, np.where(_mostly_misfit(pooled), UNFITTED, NEAR), "").astype(object)
+    reason = np.where(unclear, np.where(_mostly_misfit(pooled), MISFITTED, NEAR), "").astype(object)
     if settings.rule == "calibrated":
         _decide_bundles(verdict, reason, pooled, bundle, names, bar)
     if settings.rule == "calibrated" and variation is not None:
@@ -101,12 +102,10 @@ def decide(
     unsettled = ~pooled.settled[:, None] & asked
     verdict[unsettled], reason[unsettled] = "undecided", UNSETTLED
     guess = np.where(verdict == "undecided", delta >= needed / 2, verdict == "edge") & measured
-    least = np.maximum((bar + power) * pooled.limit_error, np.where(verdict == "none", reach, 0.0).max(1, initial=0.0))
-    limit = np.maximum(
-        least, np.maximum((bar + power) * pooled.limit_error / pooled.efficiency, settings.smallest_effect)
-    )
+    clear = np.maximum((bar + power) * pooled.limit_error, np.where(verdict == "none", reach, 0.0).max(1, initial=0.0))
+    limit = np.maximum(clear, np.maximum((bar + power) * pooled.limit_error / pooled.efficiency, least))
     if settings.rule == "calibrated":
-        _decide_blind(verdict, reason, pooled.short & np.isfinite(least) & (least > large))
+        _decide_blind(verdict, reason, pooled.short & np.isfinite(clear) & (clear > large))
     limit = np.where(np.isfinite(limit), limit, np.nan)
     cmi = delta
     if pooled.given_all.size:
@@ -120,6 +119,12 @@ def _large(pooled: Pooled) -> np.ndarray:
     if not len(pooled.explained):
         return np.full(len(pooled.delta), np.inf)
     return np.maximum(BLIND, BLIND_SHARE * pooled.explained)
+
+
+def _without_misfit(pooled: Pooled) -> np.ndarray:
+    """(K, J) errors without what models have not fitted: what would be an edge but for that is not ruled out."""
+    misfit = pooled.misfit[:, None] if len(pooled.misfit) else 0.0
+    return np.sqrt(np.maximum(pooled.error**2 - misfit**2, 0.0))
 
 
 def _mostly_misfit(pooled: Pooled) -> np.ndarray:

@@ -20,6 +20,7 @@ from cbm.discovery.settings import (
     PLANTED,
     PRIOR_FOLDS,
     PRIOR_SHADOWS,
+    UNFITTED,
 )
 
 
@@ -45,6 +46,8 @@ class Evidence:
     """Nats found of a planted effect, and their error."""
     loss: np.ndarray = field(default_factory=lambda: np.zeros(3))
     """Squared error of the model, of a constant, and how many rows were tested."""
+    unfitted: np.ndarray = field(default_factory=lambda: np.zeros(()))
+    """Nats that the model still gains when its rows double."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {name: np.asarray(value) for name, value in vars(self).items()}
@@ -114,7 +117,7 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         usual = np.sqrt(np.mean([part["shadows"][:, 1] ** 2 for part in parts]))
         usual = max(usual, parts[0]["planted"][1] / 2)  # a model that uses nothing has shadows without any scatter
         own = np.where(own > 0, own, usual)
-        misfit[p] = _misfit(parts[0]["loss"])
+        misfit[p] = _misfit(parts[0])
         within = np.sqrt(own**2 + scatter[p] ** 2 / total)
         apart = _fold_factor(np.stack([part["delta"] for part in parts]), weight, within)
         error[p] = np.sqrt((apart * within) ** 2 + misfit[p] ** 2)
@@ -154,13 +157,17 @@ def _fold_factor(delta: np.ndarray, weight: np.ndarray, error: np.ndarray) -> np
     return np.sqrt(np.maximum(squares / (total - 1 + PRIOR_FOLDS), 1.0))
 
 
-def _misfit(loss: np.ndarray) -> float:
+def _misfit(part: dict[str, np.ndarray]) -> float:
     """Error in nats of what a part's models have not fitted, which no number of rows makes smaller.
 
     Where there is noise it hides behind that. A law without noise leaves nothing but misfit over, and whatever goes
-    with the causes helps against it.
+    with the causes helps against it. A model shows that it is no noise by leaving less with more rows; where these are
+    few, more of them help any model.
     """
-    return MISFIT / (1 + (float(loss[0] / loss[1]) / NOISY) ** 2)
+    left, constant, rows = part["loss"]
+    exact = MISFIT / (1 + (float(left / constant) / NOISY) ** 2)
+    unfitted = float(part["unfitted"])
+    return max(exact, unfitted / 2 if unfitted > UNFITTED and rows >= FEW_TESTED else 0.0)
 
 
 def _all(of: np.ndarray, yes: np.ndarray) -> np.ndarray:

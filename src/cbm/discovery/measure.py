@@ -7,7 +7,7 @@ predicts new episodes as well has no need of any of them, and fewer useless inpu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -107,8 +107,7 @@ def _load(shared: Any, problem: str) -> tuple[Dataset, Additive]:
     key = (str(getattr(shared, "path", id(shared))), problem)
     if _cache.get("key") != key:
         _cache.clear()
-        names = ("wald", "grouped", "bundle", "nats", "residual")
-        screened = Additive(*(np.asarray(shared[f"{problem}.{name}"]) for name in names))
+        screened = Additive(*(np.asarray(shared[f"{problem}.{field.name}"]) for field in fields(Additive)))
         _cache.update(key=key, data=Dataset.load(shared, problem), screened=screened)
     return _cache["data"], _cache["screened"]
 
@@ -130,9 +129,8 @@ class _Part:
         self.y = np.array(data.y[:, self.columns])
         self.wald, self.grouped = screened.wald[self.columns].max(0), screened.grouped[self.columns].max(0)
         self.bundle = screened.bundle
-        exogenous = set(self.bundle[data.exogenous : data.inputs]) - {-1}
-        self.shows_action = np.isin(self.bundle, list(exogenous)) & (np.arange(len(self.bundle)) < data.action)
-        """Variables that go with the action or the one before: these are always in view, so they tell nothing."""
+        self.shows_action = screened.repeats
+        """The action, or the one before, is always in view."""
         self.candidates: list[int] = []
         self.structure = Structure()
         self.discrete = bool(data.discrete[part])
@@ -210,6 +208,7 @@ class _Part:
             self._add_spread(found, refits, trees)
         self._report(found, refits.structure)
         self._add_controls(found, refits)
+        found.unfitted = np.array(self._unfitted(refits))
         return found
 
     def retest(self, candidates: list[int], cells: list[int], structure: Structure) -> Evidence:
@@ -383,6 +382,17 @@ class _Part:
         shadow = self.shadows[0]
         column = int(np.flatnonzero((refits.owner == shadow).all(1))[0])
         found.planted = np.array(self._planted(refits, shadow, column))
+
+    def _unfitted(self, refits: Refits) -> float:
+        """Nats that the models still gain when their rows double: what noise leaves over does not shrink with rows."""
+        half = self.rows.fit[self.data.cluster[self.rows.fit] % 2 == 0]
+        if refits.structure == Structure() or not len(half):
+            return 0.0
+        rows = _inside(self.x, replace(self.rows, fit=half))
+        inputs = self.candidates + self.shadows[:CONTROLS]
+        other = Refits(self.x, self.owner, self.y, inputs, rows, refits.structure, before=self.before).full
+        full = refits.full[np.isin(self.rows.test, rows.test)]
+        return 0.5 * float(np.log((other.mean() + EXACT) / (full.mean() + EXACT)))
 
     def _planted(self, refits: Refits, shadow: int, column: int) -> tuple[float, float]:
         """What the same models find of an effect of known size that a shadow is given: a step at its mean."""

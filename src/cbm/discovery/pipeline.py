@@ -27,7 +27,7 @@ from cbm.data.transitions import Transitions
 from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_dataset, some_rows
 from cbm.discovery.decide import Verdicts, decide, open_cells
 from cbm.discovery.evidence import Pooled, pool
-from cbm.discovery.settings import FEW_TESTED, LAST_ACTION_WORTH, Settings
+from cbm.discovery.settings import FEW_TESTED, LAST_ACTION_WORTH, SURE, Settings
 from cbm.jobs import Executor, Job, Shared, Store, open_executor
 
 Progress = Callable[[str, float], None]
@@ -131,11 +131,11 @@ def _screen_job(problem: Problem) -> Job:
 
 
 def _needs_last_action(data: Dataset, parts: Arrays) -> bool:
-    """Whether any target needs the action before, alone or together with what shows it; True if it is no input."""
-    last = data.action + 1
-    return data.inputs == last or bool(
-        max(parts["wald"][:, last].max(), parts["grouped"][:, last].max()) > LAST_ACTION_WORTH
-    )
+    """Whether new episodes of any target are predicted better with the action before; True if it is no input."""
+    if data.inputs == data.action + 1:
+        return True
+    nats, stderr = parts["last_action"].T
+    return bool(((nats > LAST_ACTION_WORTH) & (nats > SURE * stderr)).any())
 
 
 def _measure(problems: list[Problem], runner: Runner, settings: Settings) -> None:

@@ -7,13 +7,23 @@ and interactions; an input counts when its splits gain more than those of shadow
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cbm.discovery.dataset import Dataset
+from cbm.discovery.evidence import nats_lost
 from cbm.discovery.regression import Basis, solve_positive
-from cbm.discovery.settings import CONSTANT, HINGES, LOOK_ROUNDS, MOST_FEATURES, OWN_VARIATION, RIDGE, ROWS_PER_FEATURE
+from cbm.discovery.settings import (
+    CONSTANT,
+    HINGES,
+    LOOK_ROUNDS,
+    MOST_FEATURES,
+    OWN_VARIATION,
+    REPETITION,
+    RIDGE,
+    ROWS_PER_FEATURE,
+)
 from cbm.discovery.trees import Trees, gains_of
 
 BLOCK = 4096  # rows encoded at a time
@@ -33,6 +43,10 @@ class Additive:
     """(Q, J) what a target loses without an input, given all others, in nats."""
     residual: np.ndarray
     """(T, Q) what is left of each target column."""
+    repeats: np.ndarray
+    """(J,) variables that merely repeat an exogenous input, the action before or, for rewards, the action."""
+    last_action: np.ndarray
+    """(Q, 2) nats that new episodes lose without the action before and all that repeats it, and their errors."""
 
 
 def additive(data: Dataset, rows: np.ndarray, bundle: np.ndarray | None = None) -> Additive:
@@ -53,9 +67,21 @@ def additive(data: Dataset, rows: np.ndarray, bundle: np.ndarray | None = None) 
         grouped[:, members] = fit.excess([np.concatenate([blocks[j] for j in members])])
     every = np.arange(len(data.y)) if whole else rows
     use = (_Fit.of(data, basis, every).excess(blocks) if whole else wald) * np.sqrt([2 * len(own) for own in blocks])
-    return Additive(
-        wald, grouped, bundle, 0.5 * np.log1p(np.clip(use, 0, None) / len(every)), fit.residual(data, basis)
-    )
+    nats = 0.5 * np.log1p(np.clip(use, 0, None) / len(every))
+    residual = fit.residual(data, basis)
+    repeats = _repeats(data, some)
+    last = np.zeros((0, 2))
+    if whole and data.inputs > data.action + 1:
+        hidden = np.concatenate([blocks[j] for j in (*np.flatnonzero(repeats), data.action + 1)])
+        last = _worth(residual, fit.without(hidden).residual(data, basis), np.setdiff1d(every, rows), data.cluster)
+    return Additive(wald, grouped, bundle, nats, residual, repeats, last)
+
+
+def _worth(residual: np.ndarray, without: np.ndarray, new: np.ndarray, cluster: np.ndarray) -> np.ndarray:
+    """(Q, 2) nats lost on `new` rows, and the standard errors."""
+    squares = residual[new] ** 2, without[new] ** 2
+    group = np.unique(cluster[new], return_inverse=True)[1]
+    return np.array([nats_lost(squares[0][:, q], squares[1][:, q], group) for q in range(residual.shape[1])])
 
 
 @dataclass(frozen=True)
@@ -122,6 +148,13 @@ class _Fit:
                 if explained > best:
                     best, partner = explained, i
         return partner
+
+    def without(self, own: np.ndarray) -> _Fit:
+        """The regression without some features: a correction of the weights, no other fit."""
+        block = solve_positive(self.inverse[np.ix_(own, own)], self.weights[own])
+        weights = self.weights - self.inverse[:, own] @ block
+        weights[own] = 0.0
+        return replace(self, weights=weights)
 
     def residual(self, data: Dataset, basis: Basis) -> np.ndarray:
         result = np.empty_like(data.y)
@@ -195,6 +228,24 @@ def _shown_by(x: np.ndarray, owner: np.ndarray, first: int) -> np.ndarray:
         left = x - design @ np.linalg.lstsq(design, x, rcond=None)[0]
         result.append(left.var(0) / np.maximum(x.var(0), 1e-12))
     return np.array(result).reshape(-1, x.shape[1])
+
+
+def _repeats(data: Dataset, some: np.ndarray) -> np.ndarray:
+    """(J,) variables of one column that an exogenous input alone explains: beside it they tell nothing.
+
+    Of the action before, only where more variables do so than it has components. These are readings of it; one alone
+    may as well be the state of a motor, which then carries on what was done.
+    """
+    real = np.flatnonzero(data.owner < data.inputs)
+    x, owner = data.columns[np.ix_(some, real)], data.owner[real]
+    moving = x.std(0) > 0
+    result = np.zeros(int(data.owner.max()) + 1, bool)
+    for exogenous, shown in enumerate(_shown_by(x, owner, data.exogenous), data.exogenous):
+        single = [c for c in np.flatnonzero((shown < REPETITION) & moving) if (owner == owner[c]).sum() == 1]
+        variables = [int(owner[c]) for c in single if owner[c] < data.action]
+        if exogenous == data.action or len(variables) > (owner == exogenous).sum():
+            result[variables] = True
+    return result
 
 
 def product_scores(x: np.ndarray, owner: np.ndarray, residual: np.ndarray, count: int) -> np.ndarray:

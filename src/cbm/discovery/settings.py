@@ -156,7 +156,7 @@ SELF_MEMORY = 0.7  # nats of self-memory above which the change is predicted (ha
 REPETITION = 1e-3  # share of its variance that a repetition may have of its own: rounding, clipping
 CONTINUED = 0.8  # share of the rows that must continue another, for the last action to be looked at unasked
 ROWS_PER_COLUMN = 10  # of the action, from which on repetitions are told: with fewer, anything can be fitted
-LAST_ACTION_WORTH = 8.0  # deviations of a chi-square that the action before must be worth to some target
+LAST_ACTION_WORTH = 0.1  # nats that the action before must be worth to some target, given the state
 
 # The look at all inputs
 MOST_FEATURES = 4000  # of the closed form; wider logs get fewer hinges per column. More: slower, with the cube
@@ -221,8 +221,10 @@ CONTROLS = 2  # shadows among the candidates of each target
 PLANTED = 0.02  # nats of the planted effect
 LITTLE = 0.98  # share of a target's variance, above which nothing of its mean is explained
 SPREAD_ROUNDS = 3  # rounds of boosting that the spread of a target must be worth before its causes are sought
-NOISY = 1e-4  # of a target's variance: less is no noise but what a model has not fitted ...
-MISFIT = 0.2  # ... and there, nats by which an input that merely goes with the causes may help a model
+UNFITTED = 0.1  # nats gained by twice the rows, from which on what a model leaves over is no noise: half of them is
+# what an input that merely goes with the causes may be worth
+NOISY = 1e-4  # of a target's variance: less is no noise either ...
+MISFIT = 0.2  # ... and there, nats that such an input may be worth
 SHOWN = 3.0  # times a shadow's gain, for causes of a target's spread
 
 # Verdicts
@@ -233,7 +235,9 @@ PRIOR_FOLDS = 4  # folds that a cell's error counts as much as, beside how far i
 LEAST_EFFICIENCY = 0.1  # share of a planted effect that counts as found at least: a limit is at most ten times higher
 BLIND = 0.1  # nats: with a higher limit of detection "none" would say little, unless the target owes far more ...
 BLIND_SHARE = 0.5  # ... to its inputs: half of all that is known of it is no high limit
-FEW_TESTED = 2000  # rows of a fold: with fewer, all folds look at everything, and what they cannot rule out is undecided
+FEW_TESTED = (
+    2000  # rows of a fold: with fewer, all folds look at everything, and what they cannot rule out is undecided
+)
 RARE = 30  # rows in which something must change for its absence of effects to count
 DOMINANT = 3.0  # times the effect of an input: a mate in its bundle with a larger one casts doubt on it
 ASKED = 0.5  # errors above zero on the first fold, from which on the other folds are asked
