@@ -165,7 +165,8 @@ def _kind_table(kind: str, rows: list[Row]) -> Table:
     """Means over the seeds, a line per method.
 
     claimed: F1 without the guesses about undecided cells. false/edges: those claimed, and how many of them are
-    false. open t+f: undecided cells that have an edge, and that have none. states r/w/u: minimal states that are right, wrong, undecided.
+    false. open t+f: undecided cells that have an edge, and that have none. states r/w/u: minimal states that are
+    right, wrong, undecided.
     """
     means = [_mean(group) for _, group in _grouped(rows, "method")]
     for mean in means:

@@ -20,6 +20,7 @@ from cbm.discovery.settings import (
     DEGREES,
     DOMINANT,
     DOUBTFUL,
+    LITTLE_MISFIT,
     NORMAL,
     RARE,
     SHADOW_DEVIATIONS,
@@ -88,7 +89,8 @@ def decide(
     reach = delta + power * pooled.error
     large = _large(pooled)
     unclear = ~edge & (pooled.tested > 0) & (reach > least)
-    unclear &= (z > DOUBTFUL) | (reach > large[:, None]) | (delta >= np.maximum(bar * _without_misfit(pooled), least))
+    doubtful = np.where(pooled.short, ASKED, DOUBTFUL)[:, None] if len(pooled.short) else DOUBTFUL
+    unclear &= (z > doubtful) | (reach > large[:, None]) | (delta >= np.maximum(bar * _without_misfit(pooled), least))
     if settings.rule == "threshold":  # the paper's rule
         edge, unclear, needed = delta >= settings.epsilon, np.zeros_like(edge), np.full_like(needed, settings.epsilon)
     verdict = np.where(edge, "edge", np.where(unclear, "undecided", "none")).astype("<U9")
@@ -122,9 +124,9 @@ def _large(pooled: Pooled) -> np.ndarray:
 
 
 def _without_misfit(pooled: Pooled) -> np.ndarray:
-    """(K, J) errors without what models have not fitted: what would be an edge but for that is not ruled out."""
-    misfit = pooled.misfit[:, None] if len(pooled.misfit) else 0.0
-    return np.sqrt(np.maximum(pooled.error**2 - misfit**2, 0.0))
+    """(K, J) errors without most of the misfit: what would be an edge but for that is not ruled out."""
+    misfit = pooled.misfit[:, None] if len(pooled.misfit) else np.zeros((len(pooled.delta), 1))
+    return np.maximum(np.sqrt(np.maximum(pooled.error**2 - misfit**2, 0.0)), misfit / LITTLE_MISFIT)
 
 
 def _mostly_misfit(pooled: Pooled) -> np.ndarray:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cbm.discovery.settings import (
-    EXACT,
     FEW_TESTED,
+    FLOOR,
     LEAST_EFFICIENCY,
     MISFIT,
     MOST_SCATTER,
@@ -58,7 +58,7 @@ def nats_lost(full: np.ndarray, without: np.ndarray, cluster: np.ndarray) -> tup
 
     A log-ratio of two means over rows that are independent between clusters only, to first order.
     """
-    a, b = full.mean() + EXACT, without.mean() + EXACT
+    a, b = full.mean() + FLOOR, without.mean() + FLOOR
     terms = 0.5 * (without / b - full / a)
     sums, sizes = np.bincount(cluster, terms), np.bincount(cluster)
     left, count = sums - terms.mean() * sizes, len(sums)

@@ -21,7 +21,6 @@ from cbm.discovery.settings import (
     BUNDLED,
     CONCEIVABLE,
     CONTROLS,
-    EXACT,
     FEW_CANDIDATES,
     FEW_OUTSIDE,
     FLOOR,
@@ -309,7 +308,7 @@ class _Part:
     def _explained(self, refits: Refits) -> float:
         """Nats that the part owes to all its inputs."""
         constant = float(((refits.y[refits.test] - refits.mean) ** 2).sum(1).mean())
-        return 0.5 * float(np.log((constant + EXACT) / (refits.full.mean() + EXACT)))
+        return 0.5 * float(np.log((constant + FLOOR) / (refits.full.mean() + FLOOR)))
 
     def _loss_without(self, refits: Refits, hidden: set[int]) -> tuple[float, float]:
         """Nats lost without some inputs, and the standard error over episodes."""
@@ -323,7 +322,7 @@ class _Part:
         zeros = [np.zeros(J) for _ in range(5)]
         constant = ((refits.y[refits.test] - refits.mean) ** 2).sum(1).mean()
         found = Evidence(zeros[0], zeros[1], np.zeros(J, int), zeros[3], zeros[4])
-        found.loss = np.array([refits.full.mean() + EXACT, constant + EXACT, len(refits.test)])
+        found.loss = np.array([refits.full.mean() + FLOOR, constant + FLOOR, len(refits.test)])
         return found
 
     def _test(self, found: Evidence, refits: Refits, cells: list[int]) -> None:
@@ -392,12 +391,12 @@ class _Part:
         inputs = self.candidates + self.shadows[:CONTROLS]
         other = Refits(self.x, self.owner, self.y, inputs, rows, refits.structure, before=self.before).full
         full = refits.full[np.isin(self.rows.test, rows.test)]
-        return 0.5 * float(np.log((other.mean() + EXACT) / (full.mean() + EXACT)))
+        return 0.5 * float(np.log((other.mean() + FLOOR) / (full.mean() + FLOOR)))
 
     def _planted(self, refits: Refits, shadow: int, column: int) -> tuple[float, float]:
         """What the same models find of an effect of known size that a shadow is given: a step at its mean."""
         z = refits.columns[:, column]
         step = np.where(z > z.mean(), 1.0, -1.0)
-        size = np.sqrt(np.expm1(2 * PLANTED) * (refits.full.mean() / refits.y.shape[1] + EXACT))
+        size = np.sqrt(np.expm1(2 * PLANTED) * (refits.full.mean() / refits.y.shape[1] + FLOOR))
         other = refits.relabelled(refits.y + size * step[:, None])
         return self._loss_without(other, {shadow})

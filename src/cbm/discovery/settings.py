@@ -194,8 +194,7 @@ WORTH_TRYING = 4.0  # deviations of the clearest product or power in what a simp
 BETTER = 0.998  # share of the loss on kept-out rows that a richer model must get below
 BOOST_ROUNDS = 60  # of boosting in refits, at most
 CLOSED_LEAVES = 0.2  # share of a target's variance left over by a closed form, from which on trees also begin without
-FLOOR = 1e-8  # variance, in units of the target's: what is below need not be fitted
-EXACT = 1e-10  # the same, for what is rounding: it bounds what an input can be worth
+FLOOR = 1e-8  # variance, in units of the target's: what is below is rounding
 TAME = 0.3  # share of the squared error in a thousandth of the rows, from which on outliers are drawn in
 FEW_OUTSIDE = 0.05  # share of new rows outside the range that models have seen, up to which they are left out
 FEW_FITTED = 10_000  # rows, below which all boosting is careful
@@ -241,6 +240,7 @@ FEW_TESTED = (
 RARE = 30  # rows in which something must change for its absence of effects to count
 DOMINANT = 3.0  # times the effect of an input: a mate in its bundle with a larger one casts doubt on it
 ASKED = 0.5  # errors above zero on the first fold, from which on the other folds are asked
+LITTLE_MISFIT = 30.0  # times less than what models do not fit: as little is ruled out together with it
 DOUBTFUL = 1.0  # errors above zero from which on a cell that all folds do not settle is undecided
 
 # Networks: verdicts
