@@ -19,6 +19,8 @@ import numpy as np
 
 from cbm.data import readers, validate
 from cbm.data.factors import Factors
+from cbm.data.runs import Runs
+from cbm.data.statistics import Statistics
 from cbm.data.validate import MIN_ROWS, reward_array
 from cbm.errors import DataError, WriteError
 
@@ -86,23 +88,29 @@ class Transitions:
             for flag in (self.terminated, self.truncated):
                 ended |= False if flag is None else flag[:-1]
         else:
-            before, after = self.next_obs[:-1], self.obs[1:]
-            tolerance = SAME * np.maximum(np.abs(before), np.abs(after))
-            ended = (np.abs(before - after) > tolerance).any(axis=1)
+            ended = ~continue_each_other(self.next_obs[:-1], self.obs[1:])
         return np.concatenate([[0], np.cumsum(ended)]).astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.obs)
 
+    def runs(self) -> Runs:
+        """The episodes as runs of rows."""
+        return Runs.of(self.episode)
+
+    def statistics(self) -> Statistics:
+        """Ranges of all columns."""
+        rewards = {reward_array(name): values for name, values in self.rewards.items()}
+        return Statistics.of({"obs": self.obs, "next_obs": self.next_obs, "action": self.action, **rewards})
+
     def __repr__(self) -> str:
-        size = f"{len(self)} rows, {len(np.unique(self.episode))} episodes, {len(self.factors)} variables"
+        size = f"{len(self)} rows, {self.runs().episodes} episodes, {len(self.factors)} variables"
         return f"Transitions({size}, rewards: {', '.join(self.rewards) or 'none'})"
 
     def _repr_html_(self) -> str:
         """For notebooks: the size, and the kind and range of the first variables."""
-        low = np.minimum(self.obs.min(0), self.next_obs.min(0))
-        high = np.maximum(self.obs.max(0), self.next_obs.max(0))
-        columns = list(zip(self.factors.variables, low, high, strict=True))[:SHOWN]
+        known = self.statistics()
+        columns = list(zip(self.factors.variables, known.low["obs"], known.high["obs"], strict=True))[:SHOWN]
         rows = "".join(
             f"<tr><td>{html.escape(v.name)}</td><td>{v.kind}</td><td>{a:.4g}</td><td>{b:.4g}</td></tr>"
             for v, a, b in columns
@@ -195,8 +203,8 @@ class Transitions:
 
     def check_varies(self) -> None:
         """Raise a DataError for a variable, a reward or an action that never changes in any row."""
-        last = len(self) - 1
-        same = (self.obs == self.obs[0]).all(axis=0) & (self.next_obs == self.obs[0]).all(axis=0)
+        last, known = len(self) - 1, self.statistics()
+        same = known.constant("obs")
         if same.any():
             first, *others = np.array(self.factors.names, object)[same]
             value = self.obs[0, self.factors.index(first)]
@@ -207,12 +215,12 @@ class Transitions:
                 "(remove it, or set allow_constant)"
             )
         for name, values in self.rewards.items():
-            if (values == values[0]).all():
+            if known.constant(reward_array(name)).all():
                 raise DataError(
                     f"array {reward_array(name)!r}: reward {name!r} is constant: "
                     f"{values[0]:g} in rows 0 to {last} (remove it, or set allow_constant)"
                 )
-        if (self.action == self.action[0]).all():
+        if known.constant("action").all():
             raise DataError(
                 f"array 'action' is constant: {self.action[0].tolist()} in rows 0 to {last} "
                 "(no effect of it can be found; set allow_constant to read the file all the same)"
@@ -273,6 +281,12 @@ def _held_out_units(unit: np.ndarray, share: float, rng: np.random.Generator) ->
     if chosen.all():
         chosen[order[0]] = False
     return chosen[unit]
+
+
+def continue_each_other(next_obs: np.ndarray, obs: np.ndarray) -> np.ndarray:
+    """Booleans, row by row: whether two states are the same one, stored twice."""
+    same = np.abs(next_obs - obs) <= SAME * np.maximum(np.abs(next_obs), np.abs(obs))
+    return np.asarray(same.all(axis=1))
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
