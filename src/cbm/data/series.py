@@ -64,7 +64,7 @@ def read_table(table: Table, selection: Selection, roles: Roles, reader: str) ->
         paired = _rows_of(arrays, kept)
         if selection.episode:
             paired["episode"] = episode_codes(columns, selection.episode)[0][kept]
-        understood.episode = _named(selection.episode) or (
+        understood.episode = named_columns(selection.episode) or (
             "flags" if selection.flags else "rows that continue each other"
         )
     else:
@@ -141,7 +141,7 @@ def _paired(
         raise DataError(f"a time series of {rows} rows without two consecutive rows of one episode")
     episode, complete = _episodes(columns, selection, arrays, understood)
     time, selection = _clock(columns, selection)
-    order = _order(episode, time, selection, understood)
+    order = order_of(episode, time, selection, understood)
     episode, complete = episode[order], complete[order]
     follows = same_episode(episode, complete)
     if time is not None:
@@ -188,7 +188,7 @@ def _episodes(
     """Episode of each row, and whether it has one; from a column, or from flags at the ends."""
     rows = understood.rows
     if selection.episode:
-        understood.episode = _named(selection.episode)
+        understood.episode = named_columns(selection.episode)
         return episode_codes(columns, selection.episode)
     ended = ended_rows({flag: arrays[flag] for flag in selection.flags}, rows)
     understood.episode = "flags" if selection.flags else NO_EPISODES
@@ -203,7 +203,7 @@ def ended_rows(flags: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
     return ended
 
 
-def _named(columns: tuple[str, ...]) -> str:
+def named_columns(columns: tuple[str, ...]) -> str:
     return f"column {' and '.join(map(repr, columns))}" if columns else ""
 
 
@@ -256,14 +256,13 @@ def without_time(selection: Selection, why: str) -> Selection:
     return replace(selection, time=None, guesses=guesses, ignored=selection.ignored | {str(selection.time): why})
 
 
-def _order(episode: np.ndarray, time: np.ndarray | None, selection: Selection, understood: Understood) -> np.ndarray:
+def order_of(episode: np.ndarray, time: np.ndarray | None, selection: Selection, understood: Understood) -> np.ndarray:
     """Rows in the order of time within their episodes, where a log mixes several of them."""
     rows = np.arange(len(episode))
     if time is None or not selection.episode:
         return rows
-    _, place = np.unique(episode, return_index=True)
-    rank = {int(episode[row]): number for number, row in enumerate(np.sort(place))}
-    group = np.array([rank[number] for number in episode.tolist()])
+    _, place, number = np.unique(episode, return_index=True, return_inverse=True)
+    group = np.argsort(np.argsort(place))[number]  # episodes in the order in which they first occur
     order = np.lexsort((rows, time, group))
     understood.sorted_by_time = bool((order != rows).any())
     return order

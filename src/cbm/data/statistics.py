@@ -81,12 +81,13 @@ class Levels:
     def of(cls, columns: int) -> Levels:
         return cls([{} for _ in range(columns)])
 
-    def add(self, values: np.ndarray) -> None:
-        """One more block (rows, columns)."""
+    def add(self, *blocks: np.ndarray) -> None:
+        """One more block (rows, columns) of each array."""
         for i, seen in enumerate(self.counts):
             if seen is None:
                 continue
-            levels, counts = np.unique(values[:, i], return_counts=True)
+            values = np.concatenate([block[:, i] for block in blocks])
+            levels, counts = np.unique(values, return_counts=True)
             if len(levels) > MAX_CATEGORIES:
                 self.counts[i] = None
                 continue

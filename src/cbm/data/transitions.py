@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,18 +122,30 @@ class Transitions:
         return f"<p>{html.escape(repr(self))}</p><table>{head}{rows}</table>{more}"
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, allow_constant: bool = False, **roles: Any) -> Transitions:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        allow_constant: bool = False,
+        memory: int | None = None,
+        maps: str | os.PathLike[str] | None = None,
+        **roles: Any,
+    ) -> Transitions:
         """Read any file or directory that `cbm.data.readers` lists, or `minari:NAME`.
 
         `obs`, `action`, `reward`, `episode`, `time` name the columns of a table; `missing`, `rate`, `reader` are as in
         `cbm.data.roles.Roles`. What was guessed or left out is said on the error stream. A variable, reward or action
         that has one value in the whole file is refused, since it can only be a mistake or a waste; `allow_constant`
         keeps it.
+
+        A table that would take more than `memory` bytes (half of what is free) is converted to a map on disk, in the
+        directory `maps` (a temporary one), and its arrays are those of the map.
         """
-        from cbm.data.log import read_log  # here, since it makes transitions
+        from cbm.data.log import Limit, read_log  # here, since it makes transitions
         from cbm.data.roles import Roles
 
-        log = read_log(path, Roles.of(**roles), allow_constant=allow_constant)
+        limit = Limit(memory, None if maps is None else Path(maps))
+        log = read_log(path, Roles.of(**roles), allow_constant=allow_constant, limit=limit)
         for sentence in log.understood.sentences():
             print(f"cbm: {sentence}", file=sys.stderr)
         return log.data
