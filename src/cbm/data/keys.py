@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cbm.data.cells import as_moments, earliest, numbers_of, seconds_since
-from cbm.data.mapped import block_rows, blocks_of
+from cbm.data.mapped import block_rows, blocks_of, mapped_anew
 from cbm.data.npy import NpyWriter, median
 from cbm.data.readers.source import Fraction, Source
 from cbm.data.roles import Selection
@@ -55,7 +55,7 @@ class Keys:
     def block(self, start: int, stop: int) -> KeyBlock:
         """The keys of some rows, in memory."""
         size = stop - start
-        part = lambda array, fill: fill if array is None else np.array(_opened(array)[start:stop])  # noqa: E731
+        part = lambda array, fill: fill if array is None else np.array(mapped_anew(array)[start:stop])  # noqa: E731
         return KeyBlock(
             part(self.episode, np.zeros(size, np.int64)),
             part(self.complete, np.ones(size, bool)),
@@ -68,14 +68,6 @@ class Keys:
         size = block_rows(1)
         for start in range(0, self.rows, size):
             yield self.block(max(0, start - 1), min(self.rows, start + size))
-
-
-def _opened(array: np.ndarray) -> np.ndarray:
-    """The same file mapped anew, so that what is read of it does not stay resident."""
-    if not isinstance(array, np.memmap) or array.filename is None:
-        return array
-    fresh: np.ndarray = np.load(array.filename, mmap_mode="r", allow_pickle=False)
-    return fresh
 
 
 @dataclass(frozen=True)

@@ -39,13 +39,21 @@ def block_rows(columns: int) -> int:
 
 
 def blocks_of(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Copies of consecutive rows. A mapped file is mapped anew for each block: what was read does not stay resident."""
+    """Consecutive rows, of a mapped file as copies."""
     size = block_rows(int(np.prod(array.shape[1:])))
     for start in range(0, len(array), size):
-        if isinstance(array, np.memmap) and array.filename is not None:
-            yield np.array(np.load(array.filename, mmap_mode="r", allow_pickle=False)[start : start + size])
+        if isinstance(array, np.memmap):
+            yield np.array(mapped_anew(array)[start : start + size])
         else:
             yield array[start : start + size]
+
+
+def mapped_anew(array: np.ndarray) -> np.ndarray:
+    """A mapped file, mapped once more: what is read through it leaves memory with it."""
+    if not isinstance(array, np.memmap) or array.filename is None:
+        return array
+    again: np.ndarray = np.load(array.filename, mmap_mode="r", allow_pickle=False)
+    return again
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -136,7 +144,7 @@ def earlier_ends(runs: Runs) -> np.ndarray:
 def _rows_of(array: np.ndarray | None, index: np.ndarray) -> np.ndarray | None:
     if array is None:
         return None
-    values = np.asarray(array[index])
+    values = np.array(mapped_anew(array)[index])
     return values.astype(np.float64) if values.dtype.kind == "f" else values
 
 

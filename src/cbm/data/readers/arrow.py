@@ -65,6 +65,7 @@ def source(path: Path, roles: Roles | None = None, progress: Fraction | None = N
         for batch in _batches(path):
             for start in range(0, batch.num_rows, size):
                 yield columns_of(flat(pa.Table.from_batches([batch.slice(start, size)])), columns)
+        release()
 
     kinds = {column_name(field.name): kind_of(field.type) for field in schema}
     names = [column_name(name) for name in schema.names]
@@ -96,6 +97,11 @@ def columns_of(table: Any, columns: Sequence[str]) -> Arrays:
     if missing:
         raise DataError(f"column {missing[0]!r}: the lists that it comes from are not of one length")
     return {name: to_numpy(table.column(name)) for name in columns}
+
+
+def release() -> None:
+    """Give back the memory that Arrow keeps for the next table: after the last block there is none."""
+    optional("pyarrow", "reading Arrow").default_memory_pool().release_unused()
 
 
 def whole_columns(schema: Any) -> frozenset[str]:

@@ -115,6 +115,7 @@ def source(path: Path, roles: Roles | None = None, progress: Fraction | None = N
     def blocks(columns: Sequence[str], size: int) -> Iterator[Arrays]:
         for file in files:
             yield from _blocks(parquet, file, columns, size, nested)
+        arrow.release()
 
     return Source("parquet", rows, names, first, blocks, frozenset(whole), frozenset(narrow), about)
 
