@@ -22,7 +22,7 @@ import numpy as np
 
 from cbm.data import validate
 from cbm.data.keys import read_keys
-from cbm.data.mapped import ABOUT, SCHEMA, Opened, blocks_of, earlier_ends, open_map
+from cbm.data.mapped import ABOUT, SCHEMA, Opened, blocks_of, earlier_ends, open_map, read_rows
 from cbm.data.npy import NpyWriter
 from cbm.data.readers.source import Fraction, Source
 from cbm.data.roles import Roles, Selection
@@ -247,7 +247,8 @@ class _Written:
         if len(again):
             rows = runs.start[again]
             joined = continue_each_other(
-                self.array("next_obs")[ends[again]].astype(float), self.array("obs")[rows].astype(float)
+                read_rows(self.array("next_obs"), ends[again]).astype(float),
+                read_rows(self.array("obs"), rows).astype(float),
             )
             continues = np.load(self.folder / self.files["continues"], mmap_mode="r+", allow_pickle=False)
             continues[rows[joined]] = True

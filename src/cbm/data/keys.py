@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cbm.data.cells import as_moments, earliest, numbers_of, seconds_since
-from cbm.data.mapped import block_rows, blocks_of, mapped_anew
+from cbm.data.mapped import block_rows, blocks_of, read_range
 from cbm.data.npy import NpyWriter, median
 from cbm.data.readers.source import Fraction, Source
 from cbm.data.roles import Selection
@@ -55,7 +55,7 @@ class Keys:
     def block(self, start: int, stop: int) -> KeyBlock:
         """The keys of some rows, in memory."""
         size = stop - start
-        part = lambda array, fill: fill if array is None else np.array(mapped_anew(array)[start:stop])  # noqa: E731
+        part = lambda array, fill: fill if array is None else read_range(array, start, stop)  # noqa: E731
         return KeyBlock(
             part(self.episode, np.zeros(size, np.int64)),
             part(self.complete, np.ones(size, bool)),
@@ -231,19 +231,17 @@ def _arranged(keys: Keys, selection: Selection, folder: Path, memory: int, under
 
 def _in_order(keys: Keys) -> bool:
     """Whether every episode is one run of rows in which time does not go back."""
-    seen: set[int] = set()
+    begun = []
     for number, block in enumerate(keys.blocks()):
         assert block.time is not None
         change = block.episode[1:] != block.episode[:-1]
         back = ~((np.diff(block.time) >= 0) | np.isnan(block.time[1:]))
         if (back & ~change).any():
             return False
-        begun = block.episode[1:][change].tolist()
-        begun = [int(block.episode[0]), *begun] if number == 0 else begun
-        if len(set(begun)) < len(begun) or not seen.isdisjoint(begun):
-            return False
-        seen.update(begun)
-    return True
+        begun += [block.episode[:1]] if number == 0 else []
+        begun.append(block.episode[1:][change])
+    episodes = np.concatenate(begun)
+    return len(np.unique(episodes)) == len(episodes)
 
 
 def _timed(keys: Keys, selection: Selection, folder: Path, understood: Understood) -> tuple[Keys, Selection]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +43,36 @@ def blocks_of(array: np.ndarray) -> Iterator[np.ndarray]:
     """Consecutive rows, of a mapped file as copies."""
     size = block_rows(int(np.prod(array.shape[1:])))
     for start in range(0, len(array), size):
-        if isinstance(array, np.memmap):
-            yield np.array(mapped_anew(array)[start : start + size])
-        else:
-            yield array[start : start + size]
+        yield read_range(array, start, min(len(array), start + size))
 
 
-def mapped_anew(array: np.ndarray) -> np.ndarray:
-    """A mapped file, mapped once more: what is read through it leaves memory with it."""
+def read_range(array: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """Consecutive rows; those of a mapped file are read and not mapped, so that no page of it stays resident."""
+    if not isinstance(array, np.memmap):
+        return array[start:stop]
+    return read_rows(array, np.arange(start, stop))
+
+
+def read_rows(array: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Rows by their numbers, the same way; `array` is a whole file."""
     if not isinstance(array, np.memmap) or array.filename is None:
-        return array
-    again: np.ndarray = np.load(array.filename, mmap_mode="r", allow_pickle=False)
-    return again
+        return np.asarray(array[index])
+    index = np.where(index < 0, index + len(array), index)
+    if len(index) and not 0 <= index.min() <= index.max() < len(array):
+        raise IndexError(f"row {index.max()} of {len(array)}")
+    rows = np.empty((len(index), *array.shape[1:]), array.dtype)
+    begin = np.flatnonzero(np.concatenate([[True], np.diff(index) != 1])) if len(index) else index
+    width = array.dtype.itemsize * int(np.prod(array.shape[1:]))
+    target = memoryview(rows.reshape(-1).view(np.uint8))
+    with open(array.filename, "rb", buffering=0) as file:
+        for first, last in pairwise([*begin.tolist(), len(index)]):
+            file.seek(array.offset + int(index[first]) * width)
+            part = target[first * width : last * width]
+            while part.nbytes and (done := file.readinto(part)):
+                part = part[done:]
+            if part.nbytes:
+                raise DataError(f"{array.filename} is shorter than it was")
+    return rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,7 +163,7 @@ def earlier_ends(runs: Runs) -> np.ndarray:
 def _rows_of(array: np.ndarray | None, index: np.ndarray) -> np.ndarray | None:
     if array is None:
         return None
-    values = np.array(mapped_anew(array)[index])
+    values = read_rows(array, index)
     return values.astype(np.float64) if values.dtype.kind == "f" else values
 
 

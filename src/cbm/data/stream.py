@@ -11,7 +11,7 @@ import numpy as np
 from cbm.data.cells import as_numbers, not_finite
 from cbm.data.jumps import find_jumps
 from cbm.data.keys import KeyBlock, Keys
-from cbm.data.mapped import block_rows, mapped_anew
+from cbm.data.mapped import block_rows, read_rows
 from cbm.data.npy import NpyWriter
 from cbm.data.readers.source import Fraction, Source
 from cbm.data.roles import Roles, Selection
@@ -195,5 +195,5 @@ def _sorted(spooled: tuple[list[str], np.ndarray], keys: Keys) -> Iterator[Array
     size = block_rows(len(names))
     for start in range(0, keys.rows, size):
         rows = keys.block(start, min(keys.rows, start + size)).rows
-        values = np.array(mapped_anew(array)[rows])
+        values = read_rows(array, rows)
         yield {name: values[:, i] for i, name in enumerate(names)}

@@ -8,7 +8,7 @@ import numpy as np
 
 from cbm.data.jumps import find_jumps
 from cbm.data.log import Log
-from cbm.data.mapped import MappedTransitions, blocks_of
+from cbm.data.mapped import MappedTransitions, blocks_of, read_rows
 from cbm.data.statistics import Statistics
 from cbm.data.transitions import Transitions
 from cbm.data.understood import listing
@@ -117,7 +117,7 @@ def duplicates(data: Transitions, constant: np.ndarray) -> tuple[list[list[str]]
     """
     rows = np.linspace(0, len(data) - 1, min(len(data), SAMPLE)).astype(int)
     columns = np.flatnonzero(~constant)
-    values = data.obs[rows][:, columns]
+    values = read_rows(data.obs, rows)[:, columns]
     spread = values.std(0)
     columns, values = columns[spread > 0], values[:, spread > 0]
     if len(columns) < 2 or len(rows) < 8:
