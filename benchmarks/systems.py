@@ -10,10 +10,13 @@ from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 
 
-def sparse_nonlinear(d: int, steps: int, seed: int = 0, actions: int = 4, horizon: int = 50) -> Transitions:
+def sparse_nonlinear(
+    d: int, steps: int, seed: int = 0, actions: int = 4, horizon: int = 50, part: int | None = None
+) -> Transitions:
     """d variables with one to three random parents each; every fifth one also listens to the action.
 
-    s_i' = tanh, sine, product or steep step of its parents, plus noise.
+    s_i' = tanh, sine, product or steep step of its parents, plus noise. Logs with the same seed and different `part`
+    are of one system, with other noise and actions.
     """
     rng = np.random.default_rng([seed, 31])
     truth = np.zeros((d, d + 1), dtype=bool)
@@ -25,6 +28,8 @@ def sparse_nonlinear(d: int, steps: int, seed: int = 0, actions: int = 4, horizo
     mixing *= 1.2 / np.linalg.norm(mixing, axis=1, keepdims=True)
     for i, p in enumerate(parents):
         truth[i, p], truth[i, d] = True, acted[i]
+    if part is not None:
+        rng = np.random.default_rng([seed, 31, part])
 
     def step(state: np.ndarray, action: np.ndarray) -> np.ndarray:
         following = np.empty_like(state)

@@ -23,8 +23,8 @@ class Options:
     """
 
     data: Positional[str]
-    """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a LeRobot, Minari or ROS 2 directory,
-    or minari:NAME."""
+    """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a directory of Parquet files, a LeRobot, Minari or
+    ROS 2 directory, or minari:NAME."""
     obs: Columns = ()
     """Columns of the state: names or globs. Left out: what the format says, else every other column of numbers."""
     action: Columns = ()
@@ -41,6 +41,9 @@ class Options:
     """Rows a second of a ROS 2 bag. Left out: that of the slowest topic used."""
     reader: MaybeText = None
     """Kind of the log, where its name does not show it: csv, parquet, arrow, lerobot, robomimic, d4rl, minari, ros."""
+    memory: MaybeText = None
+    """Largest log to read into memory, such as 2GB. A larger table goes through a temporary map on disk. Left out: half
+    of the memory that is free."""
     json: Flag = False
     """Print everything as one JSON object."""
 
@@ -49,7 +52,7 @@ def main(arguments: list[str]) -> None:
     from cbm.data.summary import summarise
 
     options = parse(Options, arguments, "check")
-    log = load(options.data, roles_of(options), allow_constant=True)
+    log = load(options.data, roles_of(options), allow_constant=True, memory=options.memory, quiet=options.json)
     summary = summarise(log, options.data)
     if options.json:
         print_json(summary)

@@ -39,6 +39,8 @@ from cbm.runs.tracking import Tracking
 if TYPE_CHECKING:
     from cbm.data.log import Log
 
+MAPS = ".cbm-maps"
+"""Beside the run directory: maps of logs that are larger than memory."""
 STAGES = {
     "screening": "looking at everything",
     "measuring": "refitting without each candidate",
@@ -63,8 +65,8 @@ class Options:
     """
 
     data: Positional[str]
-    """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a LeRobot, Minari or ROS 2 directory,
-    or minari:NAME."""
+    """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a directory of Parquet files, a LeRobot, Minari or
+    ROS 2 directory, or minari:NAME."""
     out: Path
     """Run directory, made if it does not exist."""
     obs: Columns = ()
@@ -83,6 +85,9 @@ class Options:
     """Rows a second of a ROS 2 bag. Left out: that of the slowest topic used."""
     reader: MaybeText = None
     """Kind of the log, where its name does not show it: csv, parquet, arrow, lerobot, robomimic, d4rl, minari, ros."""
+    memory: MaybeText = None
+    """Largest log to read into memory, such as 2GB. A larger table goes through a map on disk, which is kept in
+    .cbm-maps beside the run directory and used again. Left out: half of the memory that is free."""
     model: ModelName = "implicit"
     """implicit: contrastive critics (CBM).
     explicit: Gaussian and categorical heads (CDL).
@@ -137,7 +142,8 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, arguments, "discover")
     settings = _settings(options)
     check_run(options.out)
-    log = load(options.data, roles_of(options), options.allow_constant)
+    maps = options.out.absolute().parent / MAPS
+    log = load(options.data, roles_of(options), options.allow_constant, options.memory, maps, options.quiet)
     data = log.data
     knowledge = _knowledge(options, data)
     for remark in remarks(data):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
@@ -28,10 +30,41 @@ def roles_of(options: Any) -> Roles:
     )  # fmt: skip
 
 
-def load(source: str, roles: Roles, allow_constant: bool) -> Log:
-    from cbm.data.log import read_log
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_STAGES = {"looking": "looking at the log", "converting": "converting the log"}
 
+
+def memory_of(text: str | None) -> int | None:
+    """Bytes of 2GB, 500 MB or a plain number."""
+    if text is None:
+        return None
+    size = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B?)\s*", text, re.IGNORECASE)
+    unit = "" if size is None else size[2].upper()
+    unit = f"{unit}B" if unit in ("K", "M", "G", "T") else unit
+    if size is None or float(size[1]) * _UNITS[unit] < 1:
+        raise DataError(f"--memory: {text!r:.40} is not a size such as 2GB or 500MB")
+    return int(float(size[1]) * _UNITS[unit])
+
+
+def load(
+    source: str, roles: Roles, allow_constant: bool, memory: str | None = None, maps: Path | None = None,
+    quiet: bool = True,
+) -> Log:  # fmt: skip
+    """The log; one that would not fit into `memory` goes through a map in `maps`, with a progress bar."""
+    from cbm.cli.console import Stages, warn
+    from cbm.data.log import Limit, read_log
+
+    allowed = memory_of(memory)
     try:
-        return read_log(source, roles, allow_constant=allow_constant)
+        with Stages(_STAGES, quiet) as stages:
+
+            def begin(rows: int, size: int, place: Path) -> None:
+                kept = place if maps is not None else "a temporary map"
+                warn(f"{rows:,} rows would take {size / 1e9:.1f} GB of memory: they are read through {kept}")
+
+            limit = Limit(
+                allowed, maps, begin, lambda done: stages("looking", done), lambda done: stages("converting", done)
+            )
+            return read_log(source, roles, allow_constant=allow_constant, limit=limit)
     except DataError as error:
         raise DataError(str(error).replace("set allow_constant", "pass --allow-constant")) from None

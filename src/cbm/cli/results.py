@@ -12,6 +12,7 @@ from cbm.cli.console import duration, heading, listed, plural, show, wrapped
 from cbm.cli.variable_names import compact
 from cbm.data.transitions import Transitions
 from cbm.discovery.last_action import repetitions
+from cbm.discovery.rows import in_memory
 from cbm.graph import CausalGraph, RewardGraph
 from cbm.graph.advice import advice
 from cbm.graph.bootstrap import bootstrap_sentence
@@ -26,6 +27,8 @@ DOUBTS = 4
 """So many undecided links are named in one sentence."""
 ADVISED = 2
 """So many kinds of undecided cells get a line of advice."""
+REPETITION_ROWS = 60_000
+"""Rows of a mapped log in which repetitions of the last action are looked for."""
 
 
 def result_json(graph: CausalGraph, data: Transitions, run: Path, already: bool) -> dict[str, Any]:
@@ -110,7 +113,7 @@ def _show_advice(graph: CausalGraph) -> None:
 def _show_repetitions(graph: CausalGraph, data: Transitions) -> None:
     """A cause that only shows the last action may stand for something that the log does not show."""
     effects = graph.adjacency[:, : len(graph)] & ~np.eye(len(graph), dtype=bool)
-    causes = graph.names_of(repetitions(data) & effects.any(0))
+    causes = graph.names_of(repetitions(in_memory(data, REPETITION_ROWS, 0)) & effects.any(0))
     if causes:
         taken = "taken for causes, but they show" if len(causes) > 1 else "taken for a cause, but it shows"
         note = f"{', '.join(causes)}: {taken} nothing more than the last action"

@@ -224,9 +224,14 @@ def _infer_kind(values: np.ndarray) -> Kind:
         others = rest[rest != rest[0]]
         counts.append(len(rest) - len(others))
         rest = others
+    return kind_of_counts(counts, len(values))
+
+
+def kind_of_counts(counts: Sequence[int], values: int) -> Kind:
+    """Kind of a variable with at most 16 distinct values; `counts` says how often each occurs in obs and next_obs."""
     if len(counts) <= 2:
         return "binary"
-    enough_rows = len(values) >= 2 * MIN_ROWS_CATEGORICAL  # values holds every row twice: obs and next_obs
+    enough_rows = values >= 2 * MIN_ROWS_CATEGORICAL  # every row counts twice: in obs and in next_obs
     return "categorical" if enough_rows and min(counts) >= MIN_COUNT_CATEGORICAL else "continuous"
 
 

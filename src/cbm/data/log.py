@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Mapping
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cbm.data import readers
+from cbm.data import convert, readers
 from cbm.data.readers import buffers, frames
+from cbm.data.readers.common import available_memory
 from cbm.data.roles import Roles
 from cbm.data.series import Reading
 from cbm.data.transitions import Transitions, shown_path
@@ -24,6 +29,28 @@ EXPECTED = (
 )
 
 
+BYTES_A_CELL = 40
+"""Memory that a number of a table takes while it is read: in the table, in both states, and in copies of these."""
+DEFAULT_SHARE, DEFAULT_MEMORY = 0.5, 2 * 10**9
+"""Share of the free memory that a log may take unasked, and what it may take where the system does not say."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much memory a log may take, and where its map is kept if it would take more."""
+
+    memory: int | None = None
+    """Bytes; None: half of the memory that is free."""
+    maps: Path | None = None
+    """Directory of maps, which are used again; None: a temporary one, removed with the log."""
+    begin: Callable[[int, int, Path], None] = lambda rows, size, place: None
+    """Called before a conversion with the rows, the bytes that they would take, and the place of the map."""
+    scan: Callable[[float], None] = lambda done: None
+    """Share of a first look at a table as text."""
+    write: Callable[[float], None] = lambda done: None
+    """Share of the conversion."""
+
+
 @dataclass(frozen=True)
 class Log:
     """Transitions, and how they were read."""
@@ -32,19 +59,55 @@ class Log:
     understood: Understood
 
 
-def read_log(source: Any, roles: Roles | None = None, *, allow_constant: bool = False) -> Log:
-    """Any log; the message of an error begins with the name of the file, where there is one."""
+def read_log(
+    source: Any, roles: Roles | None = None, *, allow_constant: bool = False, limit: Limit | None = None
+) -> Log:
+    """Any log; the message of an error begins with the name of the file, where there is one.
+
+    A table that would take more memory than `limit` allows is converted to a map on disk, block by block.
+    """
     roles = roles or Roles()
     where = f"{shown_path(source)}: " if isinstance(source, str | os.PathLike) else ""
     try:
-        reading = _reading(source, roles)
-        data = Transitions.from_arrays(reading.arrays)
+        log = _mapped(source, roles, limit or Limit()) if where else None
+        if log is None:
+            reading = _reading(source, roles)
+            log = Log(Transitions.from_arrays(reading.arrays), reading.understood)
         if not allow_constant:
-            data.check_varies()
-        return Log(data, reading.understood)
+            log.data.check_varies()
+        return log
     except DataError as error:
         text = "".join(c if c.isprintable() else "?" for c in str(error))  # it may quote the names of columns
         raise DataError(f"{where}{text}") from None
+
+
+def _mapped(source: str | os.PathLike[str], roles: Roles, limit: Limit) -> Log | None:
+    """The log through a map; None: it fits into memory, or its format cannot be read in blocks."""
+    table = readers.large(source, roles)
+    memory = limit.memory or default_memory()
+    if table is None or table.shape.cells * BYTES_A_CELL <= memory:
+        return None
+    state = convert.source_state(table.path, table.files)
+    folder = None if limit.maps is None else convert.map_folder(limit.maps, table.path, roles)
+    opened = None if folder is None else convert.stored_map(folder, state)
+    if opened is None:
+        place = folder or Path(tempfile.mkdtemp(prefix="cbm-map-")) / "map"
+        limit.begin(table.shape.rows, table.shape.cells * BYTES_A_CELL, place)
+        try:
+            opened = convert.make_map(table.open(limit.scan), roles, place, state, memory, limit.write)
+        except BaseException:
+            if folder is None:
+                shutil.rmtree(place.parent, ignore_errors=True)
+            raise
+        if folder is None:
+            weakref.finalize(opened.data, shutil.rmtree, place.parent, True)  # at the end of the program at the latest
+    return Log(opened.data, opened.understood)
+
+
+def default_memory() -> int:
+    """Half of the memory that is free."""
+    free = available_memory()
+    return DEFAULT_MEMORY if free is None else int(free * DEFAULT_SHARE)
 
 
 def as_transitions(source: Any, roles: Roles | None = None) -> Transitions:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
-import numpy as np
-
+from cbm.data.mapped import blocks_of
+from cbm.data.statistics import Copies
 from cbm.data.transitions import Transitions
+from cbm.data.validate import reward_array
 
 REFUSED, FEW_ROWS = 50, 200
 """Fewer transitions than these are refused; fewer than those leave nearly everything undecided."""
@@ -36,24 +35,18 @@ def remarks(data: Transitions) -> list[str]:
 
 def _copies(data: Transitions) -> list[tuple[str, str]]:
     """(first, copy) for every variable that equals an earlier one in all rows, and that varies at all."""
-    first: dict[bytes, str] = {}
-    found = []
-    for i, name in enumerate(data.factors.names):
-        column = np.concatenate([data.obs[:, i], data.next_obs[:, i]]) + 0.0  # -0.0 is 0.0
-        if (column == column[0]).all():
-            continue
-        key = hashlib.sha256(column.tobytes()).digest()
-        if key in first:
-            found.append((first[key], name))
-        else:
-            first[key] = name
-    return found
+    copies = Copies.of(len(data.factors))
+    for obs, next_obs in zip(blocks_of(data.obs), blocks_of(data.next_obs), strict=True):
+        copies.add(obs, next_obs)
+        if not copies.groups:
+            break
+    return copies.pairs(data.factors.names, data.statistics().constant("obs"))
 
 
 def _tiny(data: Transitions) -> list[tuple[str, float]]:
     """Variables, rewards and actions that vary, but by less than `TINY`."""
-    columns = {name: np.concatenate([data.obs[:, i], data.next_obs[:, i]]) for i, name in enumerate(data.factors.names)}
-    columns |= {name: data.action[:, i] for i, name in enumerate(data.factors.action_names)}
-    columns |= dict(data.rewards)
-    spans = {name: float(np.ptp(column)) for name, column in columns.items()}
-    return [(name, span) for name, span in spans.items() if 0 < span < TINY]
+    known = data.statistics()
+    names = {"obs": data.factors.names, "action": data.factors.action_names}
+    names |= {reward_array(name): (name,) for name in data.rewards}
+    spans = {name: span for key in names for name, span in zip(names[key], known.high[key] - known.low[key])}
+    return [(name, float(span)) for name, span in spans.items() if 0 < span < TINY]

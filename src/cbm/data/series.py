@@ -7,13 +7,13 @@ leads from row t to row t+1; its reward and flags belong to that step. Rows coun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from cbm.data.cells import numbers_of, times
 from cbm.data.factors import MAX_CATEGORIES
 from cbm.data.jumps import find_jumps
 from cbm.data.roles import FLAGS, Roles, Selection
@@ -55,16 +55,16 @@ def read_table(table: Table, selection: Selection, roles: Roles, reader: str) ->
     if not rows:
         raise DataError("the table has no rows")
     understood = Understood(reader, rows, not selection.next_obs)
-    numbers = {name: _numbers(name, columns[name]) for name in dict.fromkeys(selection.values())}
+    numbers = {name: numbers_of(name, columns[name]) for name in dict.fromkeys(selection.values())}
     present = _presence(numbers, roles, understood)
-    arrays = _arrays(numbers, selection)
+    arrays = arrays_of(numbers, selection)
     if selection.next_obs:
-        kept = _all(present, rows)
+        kept = all_present(present, rows)
         understood.dropped = int((~kept).sum())
         paired = _rows_of(arrays, kept)
         if selection.episode:
-            paired["episode"] = _episode_codes(columns, selection.episode)[0][kept]
-        understood.episode = _named(selection.episode) or (
+            paired["episode"] = episode_codes(columns, selection.episode)[0][kept]
+        understood.episode = named_columns(selection.episode) or (
             "flags" if selection.flags else "rows that continue each other"
         )
     else:
@@ -72,30 +72,44 @@ def read_table(table: Table, selection: Selection, roles: Roles, reader: str) ->
     understood.guesses, understood.ignored = list(selection.guesses), dict(selection.ignored)
     action = list(selection.action.values())
     names = {"names": np.array(list(selection.obs)), "action_names": np.array(list(selection.action))}
-    discrete = _discrete(paired["action"], action, table.whole, contract=any(":" in c for c in selection.obs.values()))
+    discrete = _discrete(paired["action"], action, table.whole, is_contract(selection))
     return Reading(paired | {"action": discrete} | names | table.about, understood)
 
 
 def _presence(numbers: Arrays, roles: Roles, understood: Understood) -> dict[str, np.ndarray]:
     """Columns with empty cells, and where they have a value."""
-    present: dict[str, np.ndarray] = {}
-    touched = np.zeros(understood.rows, bool)
-    for name, values in numbers.items():
-        empty = np.isnan(values) if values.dtype.kind == "f" else np.zeros(0, bool)
-        if empty.any():
-            row = int(np.argmax(empty))
-            if roles.missing == "refuse":
-                raise DataError(f"column {name!r}, row {row}: the cell is empty ({empty.sum()} such rows)")
-            if empty.all():
-                raise DataError(f"column {name!r} is empty: no row has a value")
-            present[name] = ~empty
-            touched |= empty
-            understood.missing[name] = int(empty.sum())
-    understood.missing_rows = np.flatnonzero(touched).tolist()
+    present = presence(numbers, 0, understood)
+    check_missing(present, understood.rows, roles, understood)
     return present
 
 
-def _arrays(numbers: Arrays, selection: Selection) -> Arrays:
+def presence(numbers: Arrays, first_row: int, understood: Understood) -> dict[str, np.ndarray]:
+    """The same for a block of rows; what is empty is added to what was understood."""
+    present: dict[str, np.ndarray] = {}
+    touched = np.zeros(len(next(iter(numbers.values()))), bool)
+    for name, values in numbers.items():
+        empty = np.isnan(values) if values.dtype.kind == "f" else np.zeros(0, bool)
+        if empty.any():
+            present[name] = ~empty
+            touched |= empty
+            understood.missing[name] = understood.missing.get(name, 0) + int(empty.sum())
+            understood.first_empty.setdefault(name, first_row + int(np.argmax(empty)))
+    understood.note("missing_rows", first_row + np.flatnonzero(touched))
+    return present
+
+
+def check_missing(columns: Iterable[str], rows: int, roles: Roles, understood: Understood) -> None:
+    """Refuse empty cells where they are to be refused, and columns that have nothing else; in order of the columns."""
+    for name in columns:
+        count = understood.missing.get(name, 0)
+        if count and roles.missing == "refuse":
+            first = understood.first_empty[name]
+            raise DataError(f"column {name!r}, row {first}: the cell is empty ({count} such rows)")
+        if count == rows:
+            raise DataError(f"column {name!r} is empty: no row has a value")
+
+
+def arrays_of(numbers: Arrays, selection: Selection) -> Arrays:
     stack = lambda part: np.column_stack([numbers[column] for column in part.values()])  # noqa: E731
     arrays = {"obs": stack(selection.obs), "action": stack(selection.action)}
     if selection.next_obs:
@@ -110,7 +124,7 @@ def _rows_of(arrays: Arrays, kept: np.ndarray) -> Arrays:
     return arrays if kept.all() else {name: values[kept] for name, values in arrays.items()}
 
 
-def _all(present: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+def all_present(present: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
     kept = np.ones(rows, bool)
     for here in present.values():
         kept &= here
@@ -127,28 +141,38 @@ def _paired(
         raise DataError(f"a time series of {rows} rows without two consecutive rows of one episode")
     episode, complete = _episodes(columns, selection, arrays, understood)
     time, selection = _clock(columns, selection)
-    order = _order(episode, time, selection, understood)
+    order = order_of(episode, time, selection, understood)
     episode, complete = episode[order], complete[order]
-    follows = (episode[:-1] == episode[1:]) & complete[:-1] & complete[1:]
+    follows = same_episode(episode, complete)
     if time is not None:
         episode, follows, selection = _timed(time[order], episode, follows, order, selection, understood)
-    here = _all(present, rows)[order]
-    observed = set(selection.obs.values())
-    state = _all({n: v for n, v in present.items() if n in observed}, rows)[order]
-    whole = follows & here[:-1] & state[1:]
+    whole = follows & complete_pairs(present, selection, order)
     understood.dropped = int((follows & ~whole).sum())
     first = np.flatnonzero(whole)
     if not len(first):
-        raise DataError(_nothing_left(understood))
+        raise DataError(nothing_left(understood))
     paired = {name: values[order[first]] for name, values in arrays.items()}
     paired |= {"next_obs": arrays["obs"][order[first + 1]], "episode": episode[first]}
     if not (selection.episode or selection.flags or understood.restarts):
         jumps = find_jumps(paired["obs"], paired["next_obs"], paired["action"])
-        understood.jumps = order[first][jumps].tolist()
+        understood.note("jumps", order[first][jumps])
     return paired, selection
 
 
-def _nothing_left(understood: Understood) -> str:
+def same_episode(episode: np.ndarray, complete: np.ndarray) -> np.ndarray:
+    """(T-1,) whether a row and the next belong to one episode; `complete` says which rows belong to any."""
+    return np.asarray((episode[:-1] == episode[1:]) & complete[:-1] & complete[1:])
+
+
+def complete_pairs(present: Mapping[str, np.ndarray], selection: Selection, order: np.ndarray) -> np.ndarray:
+    """(T-1,) whether a row has all its values and the next one has its state."""
+    observed = set(selection.obs.values())
+    here = all_present(present, len(order))[order]
+    state = all_present({n: v for n, v in present.items() if n in observed}, len(order))[order]
+    return np.asarray(here[:-1] & state[1:])
+
+
+def nothing_left(understood: Understood) -> str:
     said = f"a time series of {understood.rows} rows without two consecutive rows of one episode"
     reasons = [
         f"column {name!r}, row {row}: the cell is empty, nan"
@@ -164,29 +188,52 @@ def _episodes(
     """Episode of each row, and whether it has one; from a column, or from flags at the ends."""
     rows = understood.rows
     if selection.episode:
-        understood.episode = _named(selection.episode)
-        return _episode_codes(columns, selection.episode)
-    ended = np.zeros(rows, bool)
-    for flag in selection.flags:
-        ended |= np.nan_to_num(arrays[flag].astype(float)).astype(bool)
+        understood.episode = named_columns(selection.episode)
+        return episode_codes(columns, selection.episode)
+    ended = ended_rows({flag: arrays[flag] for flag in selection.flags}, rows)
     understood.episode = "flags" if selection.flags else NO_EPISODES
     return np.cumsum(np.concatenate([[False], ended[:-1]])), np.ones(rows, bool)
 
 
-def _named(columns: tuple[str, ...]) -> str:
+def ended_rows(flags: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+    """(T,) whether a row is the last of its episode, by any of the flags."""
+    ended = np.zeros(rows, bool)
+    for values in flags.values():
+        ended |= np.nan_to_num(values.astype(float)).astype(bool)
+    return ended
+
+
+def named_columns(columns: tuple[str, ...]) -> str:
     return f"column {' and '.join(map(repr, columns))}" if columns else ""
 
 
-def _episode_codes(columns: Mapping[str, np.ndarray], names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+def episode_codes(columns: Mapping[str, np.ndarray], names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Whole numbers stay as they are; anything else is numbered in the order in which it occurs."""
-    if len(names) == 1 and columns[names[0]].dtype.kind in "iufb":
-        values = columns[names[0]].astype(float)
-        complete = np.isfinite(values)
-        if (values[complete] == np.floor(values[complete])).all() and (np.abs(values[complete]) < 1e15).all():
-            return np.where(complete, values, -1).astype(np.int64), complete
-    codes: dict[tuple[Any, ...], int] = {}
+    if has_whole_episodes(columns, names):
+        return whole_episodes(columns[names[0]])
+    return named_episodes(columns, names, {})
+
+
+def has_whole_episodes(columns: Mapping[str, np.ndarray], names: tuple[str, ...]) -> bool:
+    if len(names) != 1 or columns[names[0]].dtype.kind not in "iufb":
+        return False
+    values = columns[names[0]].astype(float)
+    values = values[np.isfinite(values)]
+    return bool((values == np.floor(values)).all() and (np.abs(values) < 1e15).all())
+
+
+def whole_episodes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Episodes and whether a row has one, from a column of whole numbers."""
+    complete = np.isfinite(values.astype(float))
+    return np.where(complete, values, -1).astype(np.int64), complete
+
+
+def named_episodes(
+    columns: Mapping[str, np.ndarray], names: tuple[str, ...], codes: dict[tuple[Any, ...], int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same from names, or from several columns; `codes` has the numbers given so far, and gets the new ones."""
     keys = list(zip(*(columns[name].tolist() for name in names), strict=True))
-    complete = np.array([all(part is not None and part == part and part != "" for part in key) for key in keys])
+    complete = np.array([all(part is not None and part == part and part != "" for part in key) for key in keys], bool)
     return np.array([codes.setdefault(key, len(codes)) for key in keys], np.int64), complete
 
 
@@ -197,51 +244,25 @@ def _clock(columns: Mapping[str, np.ndarray], selection: Selection) -> tuple[np.
         return None, selection
     values = columns[name]
     try:
-        return _times(name, values), selection
+        return times(name, values), selection
     except DataError:
         if not selection.time_is_guess:
             raise
-        return None, _without_time(selection, "no times in it")
+        return None, without_time(selection, "no times in it")
 
 
-def _without_time(selection: Selection, why: str) -> Selection:
+def without_time(selection: Selection, why: str) -> Selection:
     guesses = tuple(guess for guess in selection.guesses if not guess.startswith("time: "))
     return replace(selection, time=None, guesses=guesses, ignored=selection.ignored | {str(selection.time): why})
 
 
-def _times(name: str, values: np.ndarray) -> np.ndarray:
-    if values.dtype.kind == "M":
-        empty = np.isnat(values)
-        if empty.all():
-            raise DataError(f"column {name!r} is empty: no row has a time")
-        seconds = (values - values[~empty].min()) / np.timedelta64(1, "s")
-        return np.where(empty, np.nan, seconds)
-    if values.dtype.kind in "iufb":
-        return values.astype(float)
-    stamps = np.array([_seconds(name, row, cell) for row, cell in enumerate(values.tolist())])
-    return stamps - np.nanmin(stamps) if np.isfinite(stamps).any() else stamps
-
-
-def _seconds(name: str, row: int, cell: object) -> float:
-    """Seconds of one date in ISO 8601."""
-    text = str(cell).strip() if cell is not None else ""
-    if not text:
-        return np.nan
-    try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()  # without a zone: no clock changes
-    except (ValueError, OverflowError, OSError):
-        raise DataError(f"column {name!r}, row {row}: {text!r:.60} is neither a number nor a date (ISO 8601)") from None
-
-
-def _order(episode: np.ndarray, time: np.ndarray | None, selection: Selection, understood: Understood) -> np.ndarray:
+def order_of(episode: np.ndarray, time: np.ndarray | None, selection: Selection, understood: Understood) -> np.ndarray:
     """Rows in the order of time within their episodes, where a log mixes several of them."""
     rows = np.arange(len(episode))
     if time is None or not selection.episode:
         return rows
-    _, place = np.unique(episode, return_index=True)
-    rank = {int(episode[row]): number for number, row in enumerate(np.sort(place))}
-    group = np.array([rank[number] for number in episode.tolist()])
+    _, place, number = np.unique(episode, return_index=True, return_inverse=True)
+    group = np.argsort(np.argsort(place))[number]  # episodes in the order in which they first occur
     order = np.lexsort((rows, time, group))
     understood.sorted_by_time = bool((order != rows).any())
     return order
@@ -256,59 +277,56 @@ def _timed(
     forward = follows & (steps > 0)
     if not forward.any():
         if selection.time_is_guess:
-            return episode, follows, _without_time(selection, "it never increases")
+            return episode, follows, without_time(selection, "it never increases")
         raise DataError(f"time column {selection.time!r} never increases from one row to the next")
     step = float(np.median(steps[forward]))
-    even = forward & (np.abs(steps - step) <= TOLERANCE * step)
-    back = follows & (steps < 0)
-    if selection.time_is_guess and even.sum() < CREDIBLE * follows.sum():
-        return episode, follows, _without_time(selection, "no even steps")
-    rows = order[:-1]
+    found = Steps.of(steps, follows, step)
+    if selection.time_is_guess and found.even.sum() < CREDIBLE * follows.sum():
+        return episode, follows, without_time(selection, "no even steps")
     understood.time, understood.step = selection.time, step
-    understood.gaps = rows[follows & ~even & ~back & (steps != 0)].tolist()
-    understood.repeated = rows[follows & (steps == 0)].tolist()
-    understood.restarts = rows[back].tolist()
-    if back.any() and not selection.episode:
-        episode = episode + np.concatenate([[0], np.cumsum(back)])
+    found.report(order[:-1], understood)
+    if found.back.any() and not selection.episode:
+        episode = episode + np.concatenate([[0], np.cumsum(found.back)])
         understood.episode = "time that goes back" if understood.episode == NO_EPISODES else understood.episode
-    return episode, even, selection
+    return episode, found.even, selection
 
 
-def _numbers(name: str, values: np.ndarray) -> np.ndarray:
-    """A column of finite numbers, NaN where a cell is empty; the row of an error is the one in the source."""
-    if values.dtype.kind == "O":
-        values = _from_objects(name, values)
-    if values.dtype.kind not in "fiub":
-        raise DataError(f"column {name!r} is not numeric: row 0 is {_cell(values[0])}")
-    infinite: np.ndarray = np.flatnonzero(np.isinf(values)) if values.dtype.kind == "f" else np.empty(0, int)
-    if len(infinite):
-        row = infinite[0]
-        raise DataError(f"column {name!r}, row {row}: {values[row]} is not finite ({len(infinite)} such rows)")
-    return values
+@dataclass(frozen=True)
+class Steps:
+    """(T-1,) booleans: how time goes on from a row to the next of its episode."""
 
+    even: np.ndarray
+    """By one step, within the tolerance: these rows are paired."""
+    back: np.ndarray
+    skips: np.ndarray
+    stands: np.ndarray
 
-def _from_objects(name: str, values: np.ndarray) -> np.ndarray:
-    """Numbers and booleans among cells that are empty."""
-    numbers = np.full(len(values), np.nan)
-    for row, cell in enumerate(values.tolist()):
-        if cell is None or cell != cell:
-            continue
-        if not isinstance(cell, bool | int | float | np.number | np.bool_):
-            raise DataError(f"column {name!r} is not numeric: row {row} is {_cell(cell)}")
-        numbers[row] = float(cell)
-    return numbers
+    @classmethod
+    def of(cls, steps: np.ndarray, follows: np.ndarray, step: float) -> Steps:
+        even = follows & (steps > 0) & (np.abs(steps - step) <= TOLERANCE * step)
+        back = follows & (steps < 0)
+        return cls(even, back, follows & ~even & ~back & (steps != 0), follows & (steps == 0))
 
-
-def _cell(value: object) -> str:
-    return f"{value!r:.60}"
+    def report(self, rows: np.ndarray, understood: Understood) -> None:
+        """Name the rows after which time is not as it should be."""
+        understood.note("gaps", rows[self.skips])
+        understood.note("repeated", rows[self.stands])
+        understood.note("restarts", rows[self.back])
 
 
 def _discrete(action: np.ndarray, columns: list[str], whole: frozenset[str], contract: bool) -> np.ndarray:
     """One column of few whole numbers from 0 is a choice; in our own layout, any column of whole numbers."""
     if not set(columns) <= whole:
         return action.astype(float)
-    counts = action.astype(np.int64)
-    if contract:
-        return counts
-    few = len(columns) == 1 and counts.min() >= 0 and counts.max() < MAX_CATEGORIES
-    return counts if few else action.astype(float)
+    choice = is_choice(columns, int(action.min()), int(action.max()), contract)
+    return action.astype(np.int64) if choice else action.astype(float)
+
+
+def is_choice(columns: list[str], low: int, high: int, contract: bool) -> bool:
+    """Whether whole numbers from `low` to `high` are choices."""
+    return contract or (len(columns) == 1 and low >= 0 and high < MAX_CATEGORIES)
+
+
+def is_contract(selection: Selection) -> bool:
+    """Whether the columns are named as in our own layout."""
+    return any(":" in column for column in selection.obs.values())

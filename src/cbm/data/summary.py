@@ -8,8 +8,11 @@ import numpy as np
 
 from cbm.data.jumps import find_jumps
 from cbm.data.log import Log
+from cbm.data.mapped import MappedTransitions, blocks_of, read_rows
+from cbm.data.statistics import Statistics
 from cbm.data.transitions import Transitions
 from cbm.data.understood import listing
+from cbm.data.validate import reward_array
 
 ROWS_PER_VARIABLE = 20
 """With fewer transitions for each variable and action, weak effects cannot be told from chance."""
@@ -25,21 +28,22 @@ PROJECTIONS = 3
 def summarise(log: Log, source: str) -> dict[str, Any]:
     """Everything that `cbm check --json` prints."""
     data, understood = log.data, log.understood
-    constant = _constant(data)
+    known = data.statistics()
+    constant = known.constant("obs")
     same, near = duplicates(data, constant)
     result = {
         "source": source,
         "reader": understood.reader,
         "rows": understood.rows,
         "transitions": len(data),
-        "episodes": len(np.unique(data.episode)),
+        "episodes": data.runs().episodes,
         "episodes_from": understood.episode,
         "step": understood.step,
         "time": understood.time,
-        "variables": _variables(data),
-        "actions": _actions(data),
-        "rewards": {name: _range(values) for name, values in data.rewards.items()},
-        "constants": _constant_names(data, constant),
+        "variables": _variables(data, known),
+        "actions": _actions(data, known),
+        "rewards": {name: _range(known, reward_array(name), 0) for name in data.rewards},
+        "constants": _constant_names(data, known),
         "duplicates": same,
         "near_duplicates": near,
         "repeated_rows": _repeated_rows(data),
@@ -79,10 +83,8 @@ def warnings(result: dict[str, Any], data: Transitions) -> list[str]:
     return said
 
 
-def _variables(data: Transitions) -> list[dict[str, Any]]:
-    low = np.minimum(data.obs.min(0), data.next_obs.min(0))
-    high = np.maximum(data.obs.max(0), data.next_obs.max(0))
-    changed = (data.obs != data.next_obs).mean(0)
+def _variables(data: Transitions, known: Statistics) -> list[dict[str, Any]]:
+    low, high, changed = known.low["obs"], known.high["obs"], known.changed
     columns = zip(data.factors.variables, low.tolist(), high.tolist(), changed.tolist(), strict=True)
     return [
         {"name": variable.name, "kind": variable.kind, "low": lowest, "high": highest, "changed": share}
@@ -90,27 +92,21 @@ def _variables(data: Transitions) -> list[dict[str, Any]]:
     ]
 
 
-def _actions(data: Transitions) -> list[dict[str, Any]]:
+def _actions(data: Transitions, known: Statistics) -> list[dict[str, Any]]:
     choices = data.factors.discrete_actions
-    return [
-        {"name": name, "kind": "continuous" if choices is None else f"one of {choices}", **_range(data.action[:, i])}
-        for i, name in enumerate(data.factors.action_names)
-    ]
+    kind = "continuous" if choices is None else f"one of {choices}"
+    names = data.factors.action_names
+    return [{"name": name, "kind": kind, **_range(known, "action", i)} for i, name in enumerate(names)]
 
 
-def _range(values: np.ndarray) -> dict[str, float]:
-    return {"low": float(values.min()), "high": float(values.max())}
+def _range(known: Statistics, array: str, column: int) -> dict[str, float]:
+    return {"low": float(known.low[array][column]), "high": float(known.high[array][column])}
 
 
-def _constant(data: Transitions) -> np.ndarray:
-    return (data.obs == data.obs[0]).all(0) & (data.next_obs == data.obs[0]).all(0)
-
-
-def _constant_names(data: Transitions, constant: np.ndarray) -> list[str]:
-    names = [data.factors.names[i] for i in np.flatnonzero(constant)]
-    names += [f"reward {name}" for name, values in data.rewards.items() if (values == values[0]).all()]
-    still = (data.action == data.action[0]).all(0)
-    return names + [f"action {data.factors.action_names[i]}" for i in np.flatnonzero(still)]
+def _constant_names(data: Transitions, known: Statistics) -> list[str]:
+    names = [data.factors.names[i] for i in np.flatnonzero(known.constant("obs"))]
+    names += [f"reward {name}" for name in data.rewards if known.constant(reward_array(name)).all()]
+    return names + [f"action {data.factors.action_names[i]}" for i in np.flatnonzero(known.constant("action"))]
 
 
 def duplicates(data: Transitions, constant: np.ndarray) -> tuple[list[list[str]], list[list[str]]]:
@@ -121,7 +117,7 @@ def duplicates(data: Transitions, constant: np.ndarray) -> tuple[list[list[str]]
     """
     rows = np.linspace(0, len(data) - 1, min(len(data), SAMPLE)).astype(int)
     columns = np.flatnonzero(~constant)
-    values = data.obs[rows][:, columns]
+    values = read_rows(data.obs, rows)[:, columns]
     spread = values.std(0)
     columns, values = columns[spread > 0], values[:, spread > 0]
     if len(columns) < 2 or len(rows) < 8:
@@ -136,15 +132,17 @@ def duplicates(data: Transitions, constant: np.ndarray) -> tuple[list[list[str]]
         alike = np.abs(np.einsum("tj,tj->j", standard[:, left], standard[:, right])) / len(rows) > NEAR
         for a, b in zip(left[alike].tolist(), right[alike].tolist(), strict=True):
             first, second = sorted((int(columns[a]), int(columns[b])))
-            pairs[first, second] = bool((data.obs[:, first] == data.obs[:, second]).all())
+            pairs[first, second] = all((b[:, first] == b[:, second]).all() for b in blocks_of(data.obs))
     names = data.factors.names
     found = sorted(pairs.items())
     return ([[names[a], names[b]] for (a, b), exact in found if exact],
             [[names[a], names[b]] for (a, b), exact in found if not exact])  # fmt: skip
 
 
-def _repeated_rows(data: Transitions) -> int:
-    """Transitions that occur more than once, by a fingerprint of each row."""
+def _repeated_rows(data: Transitions) -> int | None:
+    """Transitions that occur more than once, by a fingerprint of each row; None: not counted, in a mapped log."""
+    if isinstance(data, MappedTransitions):
+        return None  # the fingerprints alone would take memory in proportion to the rows
     if all(kind != "continuous" for kind in data.factors.kinds):
         return 0  # a few discrete values repeat themselves
     rng = np.random.default_rng(1)

@@ -13,12 +13,15 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cbm.data import readers, validate
 from cbm.data.factors import Factors
+from cbm.data.runs import Runs
+from cbm.data.statistics import Statistics
 from cbm.data.validate import MIN_ROWS, reward_array
 from cbm.errors import DataError, WriteError
 
@@ -86,23 +89,29 @@ class Transitions:
             for flag in (self.terminated, self.truncated):
                 ended |= False if flag is None else flag[:-1]
         else:
-            before, after = self.next_obs[:-1], self.obs[1:]
-            tolerance = SAME * np.maximum(np.abs(before), np.abs(after))
-            ended = (np.abs(before - after) > tolerance).any(axis=1)
+            ended = ~continue_each_other(self.next_obs[:-1], self.obs[1:])
         return np.concatenate([[0], np.cumsum(ended)]).astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.obs)
 
+    def runs(self) -> Runs:
+        """The episodes as runs of rows."""
+        return Runs.of(self.episode)
+
+    def statistics(self) -> Statistics:
+        """Ranges of all columns."""
+        rewards = {reward_array(name): values for name, values in self.rewards.items()}
+        return Statistics.of({"obs": self.obs, "next_obs": self.next_obs, "action": self.action, **rewards})
+
     def __repr__(self) -> str:
-        size = f"{len(self)} rows, {len(np.unique(self.episode))} episodes, {len(self.factors)} variables"
+        size = f"{len(self)} rows, {self.runs().episodes} episodes, {len(self.factors)} variables"
         return f"Transitions({size}, rewards: {', '.join(self.rewards) or 'none'})"
 
     def _repr_html_(self) -> str:
         """For notebooks: the size, and the kind and range of the first variables."""
-        low = np.minimum(self.obs.min(0), self.next_obs.min(0))
-        high = np.maximum(self.obs.max(0), self.next_obs.max(0))
-        columns = list(zip(self.factors.variables, low, high, strict=True))[:SHOWN]
+        known = self.statistics()
+        columns = list(zip(self.factors.variables, known.low["obs"], known.high["obs"], strict=True))[:SHOWN]
         rows = "".join(
             f"<tr><td>{html.escape(v.name)}</td><td>{v.kind}</td><td>{a:.4g}</td><td>{b:.4g}</td></tr>"
             for v, a, b in columns
@@ -113,18 +122,30 @@ class Transitions:
         return f"<p>{html.escape(repr(self))}</p><table>{head}{rows}</table>{more}"
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, allow_constant: bool = False, **roles: Any) -> Transitions:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        allow_constant: bool = False,
+        memory: int | None = None,
+        maps: str | os.PathLike[str] | None = None,
+        **roles: Any,
+    ) -> Transitions:
         """Read any file or directory that `cbm.data.readers` lists, or `minari:NAME`.
 
         `obs`, `action`, `reward`, `episode`, `time` name the columns of a table; `missing`, `rate`, `reader` are as in
         `cbm.data.roles.Roles`. What was guessed or left out is said on the error stream. A variable, reward or action
         that has one value in the whole file is refused, since it can only be a mistake or a waste; `allow_constant`
         keeps it.
+
+        A table that would take more than `memory` bytes (half of what is free) is converted to a map on disk, in the
+        directory `maps` (a temporary one), and its arrays are those of the map.
         """
-        from cbm.data.log import read_log  # here, since it makes transitions
+        from cbm.data.log import Limit, read_log  # here, since it makes transitions
         from cbm.data.roles import Roles
 
-        log = read_log(path, Roles.of(**roles), allow_constant=allow_constant)
+        limit = Limit(memory, None if maps is None else Path(maps))
+        log = read_log(path, Roles.of(**roles), allow_constant=allow_constant, limit=limit)
         for sentence in log.understood.sentences():
             print(f"cbm: {sentence}", file=sys.stderr)
         return log.data
@@ -195,8 +216,8 @@ class Transitions:
 
     def check_varies(self) -> None:
         """Raise a DataError for a variable, a reward or an action that never changes in any row."""
-        last = len(self) - 1
-        same = (self.obs == self.obs[0]).all(axis=0) & (self.next_obs == self.obs[0]).all(axis=0)
+        last, known = len(self) - 1, self.statistics()
+        same = known.constant("obs")
         if same.any():
             first, *others = np.array(self.factors.names, object)[same]
             value = self.obs[0, self.factors.index(first)]
@@ -207,12 +228,12 @@ class Transitions:
                 "(remove it, or set allow_constant)"
             )
         for name, values in self.rewards.items():
-            if (values == values[0]).all():
+            if known.constant(reward_array(name)).all():
                 raise DataError(
                     f"array {reward_array(name)!r}: reward {name!r} is constant: "
                     f"{values[0]:g} in rows 0 to {last} (remove it, or set allow_constant)"
                 )
-        if (self.action == self.action[0]).all():
+        if known.constant("action").all():
             raise DataError(
                 f"array 'action' is constant: {self.action[0].tolist()} in rows 0 to {last} "
                 "(no effect of it can be found; set allow_constant to read the file all the same)"
@@ -273,6 +294,12 @@ def _held_out_units(unit: np.ndarray, share: float, rng: np.random.Generator) ->
     if chosen.all():
         chosen[order[0]] = False
     return chosen[unit]
+
+
+def continue_each_other(next_obs: np.ndarray, obs: np.ndarray) -> np.ndarray:
+    """Booleans, row by row: whether two states are the same one, stored twice."""
+    same = np.abs(next_obs - obs) <= SAME * np.maximum(np.abs(next_obs), np.abs(obs))
+    return np.asarray(same.all(axis=1))
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:

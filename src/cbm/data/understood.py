@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 SHOWN = 5
 """So many rows or columns are named in one sentence."""
+LISTED = 100_000
+"""So many rows are kept in each list below: what is known of a log must not grow with its length."""
 
 
 @dataclass
@@ -42,6 +46,29 @@ class Understood:
     sorted_by_time: bool = False
     jumps: list[int] = field(default_factory=list)
     """Without episodes: rows after which the state jumps as it does nowhere else."""
+    first_empty: dict[str, int] = field(default_factory=dict)
+    """First row with an empty cell, of each column that has one."""
+    not_listed: dict[str, int] = field(default_factory=dict)
+    """How many more rows there are than a list above names, where a list is long."""
+
+    def note(self, name: str, rows: np.ndarray) -> None:
+        """Add rows to one of the lists; beyond the first `LISTED` they are only counted."""
+        known: list[int] = getattr(self, name)
+        room = max(0, LISTED - len(known))
+        known += rows[:room].tolist()
+        if len(rows) > room:
+            self.not_listed[name] = self.not_listed.get(name, 0) + len(rows) - room
+
+    def _count(self, name: str) -> int:
+        return len(getattr(self, name)) + self.not_listed.get(name, 0)
+
+    def _times(self, name: str) -> str:
+        count = self._count(name)
+        return "once" if count == 1 else f"{count} times"
+
+    def _rows(self, name: str) -> str:
+        """row 3; rows 3, 5, 7 and 12 more."""
+        return f"row{'s' if self._count(name) > 1 else ''} {_listing_of(getattr(self, name), self._count(name))}"
 
     def sentences(self) -> list[str]:
         """What a user must know of how the log was read; nothing where nothing was left to chance."""
@@ -52,23 +79,24 @@ class Understood:
             columns = listing([f"{name!r} ({count})" for name, count in self.missing.items()])
             what = "pairs of rows" if self.paired else "rows"
             said.append(
-                f"{sum(self.missing.values())} empty cells in {columns}, {_rows(self.missing_rows)}: "
+                f"{sum(self.missing.values())} empty cells in {columns}, {self._rows('missing_rows')}: "
                 f"{self.dropped} {what} left out"
             )
         clock = f"time {self.time!r}"
         if self.gaps:
-            said.append(f"{clock} skips {_times(self.gaps)}, {_after(self.gaps)}: these rows are not paired")
+            said.append(f"{clock} skips {self._times('gaps')}, after {self._rows('gaps')}: these rows are not paired")
         if self.repeated:
-            said.append(f"{clock} stands still {_times(self.repeated)}, {_after(self.repeated)}: not paired")
+            said.append(f"{clock} stands still {self._times('repeated')}, after {self._rows('repeated')}: not paired")
         if self.restarts:
-            said.append(f"{clock} goes back {_times(self.restarts)}, {_after(self.restarts)}: new episodes begin there")
+            where = f"{self._times('restarts')}, after {self._rows('restarts')}"
+            said.append(f"{clock} goes back {where}: new episodes begin there")
         if self.sorted_by_time:
             said.append(f"rows were sorted by episode and {clock}")
         if self.jumps:
             every = _spacing(self.jumps)
             said.append(
-                f"no episode column, and the state jumps {_times(self.jumps)} as it does nowhere else, "
-                f"{_after(self.jumps)}{every}: if episodes begin there, name their column (--episode), "
+                f"no episode column, and the state jumps {self._times('jumps')} as it does nowhere else, "
+                f"after {self._rows('jumps')}{every}: if episodes begin there, name their column (--episode), "
                 "since pairs across them give false edges"
             )
         return said
@@ -82,16 +110,9 @@ def listing(names: Sequence[str], shown: int = SHOWN) -> str:
     return ", ".join(names[:shown]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _rows(rows: Sequence[int]) -> str:
-    return f"row{'s' if len(rows) > 1 else ''} {listing([str(row) for row in rows])}"
-
-
-def _after(rows: Sequence[int]) -> str:
-    return f"after {_rows(rows)}"
-
-
-def _times(rows: Sequence[int]) -> str:
-    return "once" if len(rows) == 1 else f"{len(rows)} times"
+def _listing_of(rows: Sequence[int], count: int) -> str:
+    rest = count - min(SHOWN, len(rows))
+    return ", ".join(map(str, rows[:SHOWN])) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _spacing(rows: Sequence[int]) -> str:

@@ -20,6 +20,7 @@ MIN_ROWS = 2
 """One row is no log: it can be neither split nor said to vary."""
 LARGEST = 1e15
 """Values beyond this stand for "missing" or "unbounded" in the logs that have them."""
+BEYOND = f"is beyond {LARGEST:g}; does it stand for a missing value?"
 
 _REQUIRED = ("obs", "action", "next_obs")
 _NEAR_MISSES = {
@@ -104,10 +105,19 @@ def table(name: str, value: Any, shape: tuple[int, int], columns: Sequence[str])
     infinite = ~np.isfinite(array)
     bad = infinite if infinite.any() else np.abs(array) > LARGEST
     row, column = np.argwhere(bad)[0]
-    problem = "is not finite" if infinite.any() else f"is beyond {LARGEST:g}; does it stand for a missing value?"
-    raise DataError(
-        f"array {name!r}, variable {columns[column]!r}, row {row}: {array[row, column]:g} {problem} "
-        f"({bad[:, column].sum()} such values in this variable, {bad.sum()} in the array)"
+    problem = "is not finite" if infinite.any() else BEYOND
+    first = (int(row), int(column), float(array[row, column]))
+    raise DataError(bad_value(name, columns, first, problem, int(bad[:, column].sum()), int(bad.sum())))
+
+
+def bad_value(
+    name: str, columns: Sequence[str], first: tuple[int, int, float], problem: str, in_column: int, in_array: int
+) -> str:
+    """`first` is the row, the column and the value."""
+    row, column, value = first
+    return (
+        f"array {name!r}, variable {columns[column]!r}, row {row}: {value:g} {problem} "
+        f"({in_column} such values in this variable, {in_array} in the array)"
     )
 
 
@@ -125,11 +135,12 @@ def action_table(value: Any, rows: int, factors: Factors) -> np.ndarray:
         outside = (array < 0) | (array >= count)
     if outside.any():
         row = int(np.argmax(outside[:, 0]))
-        raise DataError(
-            f"array 'action', row {row}: {array[row, 0]} is not one of the discrete actions "
-            f"0 to {count - 1} ({outside.sum()} such rows)"
-        )
+        raise DataError(no_choice(row, array[row, 0], count, int(outside.sum())))
     return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def no_choice(row: int, value: float, count: int, rows: int) -> str:
+    return f"array 'action', row {row}: {value} is not one of the discrete actions 0 to {count - 1} ({rows} such rows)"
 
 
 def reward_vector(name: str, value: Any, rows: int, variables: Sequence[str]) -> np.ndarray:
@@ -164,8 +175,12 @@ def flags(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
     odd = (array != 0) & (array != 1)
     if odd.any():
         where = tuple(int(i) for i in np.argwhere(odd)[0])
-        raise DataError(f"array {name!r}, row {', column '.join(map(str, where))}: {array[where]} is neither 0 nor 1")
+        raise DataError(odd_flag(name, where, array[where]))
     return array.astype(bool)
+
+
+def odd_flag(name: str, where: tuple[int, ...], value: float) -> str:
+    return f"array {name!r}, row {', column '.join(map(str, where))}: {value} is neither 0 nor 1"
 
 
 def episode_numbers(value: Any, rows: int) -> np.ndarray:

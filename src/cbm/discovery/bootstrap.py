@@ -16,7 +16,7 @@ import numpy as np
 
 from cbm.data.transitions import Transitions
 from cbm.discovery.dataset import _units as units
-from cbm.discovery.dataset import some_rows
+from cbm.discovery.rows import sample
 from cbm.discovery.settings import Settings
 from cbm.graph import CausalGraph
 from cbm.graph.bootstrap import Bootstrap
@@ -40,8 +40,7 @@ def resampled_rows(episode: np.ndarray, seed: int, replicate: int) -> np.ndarray
 
 def share(folder: Path, data: Transitions, settings: Settings, seed: int) -> Path:
     """Write what the replicates read: the rows that discovery uses, and no more."""
-    rows = some_rows(data.episode, settings.most_rows, seed)
-    part = data.select(rows) if len(rows) < len(data) else data
+    part = sample(data, settings.most_rows, seed)
     log = {name: array for name, array in part.to_arrays().items() if not name.startswith("truth")}
     arrays = {f"log-{k}": array for k, array in enumerate(log.values())}  # rewards may have names that no file can have
     about = {"names": list(log), "settings": settings.to_json()}

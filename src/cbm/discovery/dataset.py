@@ -339,17 +339,6 @@ def _unusual(values: np.ndarray) -> int:
     return len(values) - int(np.unique(values, return_counts=True)[1].max())
 
 
-def some_rows(episode: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """Indices of at most `most` rows: whole episodes (or blocks, where these are long), drawn at random."""
-    if len(episode) <= most:
-        return np.arange(len(episode))
-    unit = _units(episode)
-    order = np.random.default_rng([seed, 76]).permutation(int(unit.max()) + 1)
-    sizes = np.bincount(unit)[order]
-    chosen = order[: max(1, int(np.searchsorted(np.cumsum(sizes), most, "right")))]
-    return np.flatnonzero(np.isin(unit, chosen))
-
-
 def _units(episode: np.ndarray) -> np.ndarray:
     """(T,) what stays together when rows are divided: episodes, or blocks of rows where episodes are few."""
     _, unit = np.unique(episode, return_inverse=True)

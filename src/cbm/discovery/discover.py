@@ -13,6 +13,7 @@ import sys
 import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,11 @@ from cbm.discovery import network_pipeline
 from cbm.discovery.assemble import assemble, reward_graphs
 from cbm.discovery.bootstrap import add_bootstrap
 from cbm.discovery.checkpoint import Checkpoint
-from cbm.discovery.last_action import last_actions
 from cbm.discovery.models.registry import check_settings
 from cbm.discovery.notebook import notebook_progress
 from cbm.discovery.pipeline import Progress, build_problems, ceiling, measure_problems, runner_for, verdicts
 from cbm.discovery.predict import Predictor
+from cbm.discovery.rows import draw, in_memory
 from cbm.discovery.runfiles import RunFiles
 from cbm.discovery.settings import Settings
 from cbm.errors import DataError
@@ -177,9 +178,14 @@ class _Call:
         self.ceiling = ceiling(self.minutes, self.steps)
         self.report = self.files.reporter(self.checkpoint, self.progress, self.started)
 
+    @cached_property
+    def rows(self) -> Transitions:
+        """What networks learn from and are tested on: all rows, or those that are drawn from a map."""
+        return in_memory(self.data, self.settings.most_rows, self.seed)
+
     def refits(self) -> CausalGraph:
         """Refits without each input, by jobs (`pipeline.py`)."""
-        data, last = last_actions(self.data, self.settings.last_action)
+        data, last = draw(self.data, self.settings, self.seed)
         problems, plan = build_problems(data, self.settings, self.seed, last)
         names = [*data.factors.names, "action", "the action before"]
         with runner_for(self.files.jobs, self.workers, self.ceiling, self.progress, self.on) as runner:
@@ -196,7 +202,7 @@ class _Call:
 
     def networks(self) -> CausalGraph:
         """The published networks and their thresholds (`network_pipeline.py`)."""
-        train, held = self.data.split(self.settings.held_out, seed=self.seed)
+        train, held = self.rows.split(self.settings.held_out, seed=self.seed)
         found = network_pipeline.run_networks(
             train, held, self.settings, self.seed, self.ceiling.deadline, self.steps, self.checkpoint, self.report,
             self.device,
@@ -211,7 +217,7 @@ class _Call:
         )  # fmt: skip
 
     def held(self) -> Transitions:
-        return self.data.split(self.settings.held_out, seed=self.seed)[1]
+        return self.rows.split(self.settings.held_out, seed=self.seed)[1]
 
     def predictor(self, graph: CausalGraph) -> Predictor | None:
         """Small networks that see only the causes found; none beyond the ceiling or for published networks."""
@@ -219,7 +225,7 @@ class _Call:
         if network_pipeline.published(self.settings) or late or not graph.settled.all():
             return None
         return network_pipeline.train_predictor(
-            self.data, graph, self.settings, self.seed, self.checkpoint, self.report, self.device
+            self.rows, graph, self.settings, self.seed, self.checkpoint, self.report, self.device
         )
 
     def updates(self) -> dict[str, int]:

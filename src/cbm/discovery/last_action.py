@@ -48,10 +48,13 @@ def last_actions(data: Transitions, use: str) -> tuple[Transitions, np.ndarray |
         if use == "on":
             raise DataError("no row continues another of its episode: the last action is not known for any of them")
         return data, None
-    columns = _columns(data)[1][before]
-    if data.factors.discrete_actions is not None:
-        columns = columns[:, : max(1, columns.shape[1] - 1)]  # the last alternative follows from the others
-    return data.select(rows), columns
+    return data.select(rows), action_numbers(data.action[before], data.factors)
+
+
+def action_numbers(action: np.ndarray, factors: Factors) -> np.ndarray:
+    """(T, columns) actions as inputs: a choice as one indicator for each alternative but the last, which follows."""
+    columns = _numbers(action, factors.discrete_actions)
+    return columns if factors.discrete_actions is None else columns[:, : max(1, columns.shape[1] - 1)]
 
 
 def repetitions(data: Transitions) -> np.ndarray:
@@ -81,6 +84,10 @@ def _pairs(data: Transitions) -> tuple[np.ndarray, np.ndarray]:
 def _columns(data: Transitions) -> tuple[tuple[str, ...], np.ndarray]:
     """The action as numbers, a choice as one indicator for each alternative, and their names."""
     names, choices = data.factors.action_names, data.factors.discrete_actions
-    if choices is None:
-        return names, data.action
-    return tuple(f"{names[0]}={k}" for k in range(choices)), np.eye(choices)[data.action[:, 0]]
+    if choices is not None:
+        names = tuple(f"{names[0]}={k}" for k in range(choices))
+    return names, _numbers(data.action, choices)
+
+
+def _numbers(action: np.ndarray, choices: int | None) -> np.ndarray:
+    return action if choices is None else np.eye(choices)[action[:, 0]]

@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 
 from cbm.data.transitions import Transitions
-from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_dataset, some_rows
+from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_dataset
 from cbm.discovery.decide import Verdicts, decide, open_cells
 from cbm.discovery.evidence import Pooled, pool
+from cbm.discovery.rows import some_rows
 from cbm.discovery.settings import FEW_TESTED, LAST_ACTION_WORTH, SURE, Settings
 from cbm.jobs import Executor, Job, Shared, Store, open_executor
 
@@ -218,7 +219,7 @@ def build_problems(
     data: Transitions, settings: Settings, seed: int, last: np.ndarray | None
 ) -> tuple[list[Problem], Plan]:
     """Dynamics, and the rewards of the log if it has any; `last` (T, a) is the action before each, where known."""
-    rows = some_rows(data.episode, settings.most_rows, seed)
+    rows = some_rows(data.runs(), settings.most_rows, seed)
     if len(rows) < len(data):
         data, last = data.select(rows), None if last is None else last[rows]
     table, plan = dynamics_dataset(data, settings, seed, last)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cbm.checks import is_number
+from cbm.data.mapped import blocks_of
 from cbm.data.transitions import Transitions
 from cbm.discovery.checkpoint import Checkpoint
 from cbm.discovery.settings import Settings
@@ -158,7 +159,8 @@ def fingerprint(data: Transitions) -> str:
     """A hash of the arrays: a run directory is resumed only with the data it was begun with."""
     digest = hashlib.sha256()
     for array in (data.obs, data.action, data.next_obs, data.episode, *data.rewards.values(), *data.context.values()):
-        digest.update(np.ascontiguousarray(array).tobytes())
+        for block in blocks_of(array):  # a mapped array is never in memory as a whole
+            digest.update(block.astype(np.float64 if block.dtype.kind == "f" else np.int64, copy=False).tobytes())
     digest.update(json.dumps([*data.rewards, *data.factors.names, *data.context]).encode())
     return digest.hexdigest()
 

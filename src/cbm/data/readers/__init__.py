@@ -9,7 +9,8 @@ Whatever a damaged file makes a parser raise leaves as a `DataError`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from cbm.data.readers import arrow, csv, hdf5, lerobot, minari, npz, parquet, ros
 from cbm.data.readers.common import reason
+from cbm.data.readers.source import Fraction, Shape, Source
 from cbm.data.roles import Roles
 from cbm.data.series import Reading
 from cbm.errors import DataError, WriteError, unknown_name
@@ -34,16 +36,30 @@ class Reader(NamedTuple):
     magic: tuple[bytes, ...] = ()
     """First bytes of such a file; empty for text."""
     write: Write | None = None
+    shape: Callable[[Path], Shape] | None = None
+    """How large the table is; None: such logs are always read into memory."""
+    source: Callable[[Path, Roles, Fraction], Source] | None = None
+    """The table in blocks of rows."""
+
+
+class Large(NamedTuple):
+    """A log that can be read in blocks of rows."""
+
+    path: Path
+    files: list[Path]
+    shape: Shape
+    open: Callable[[Fraction], Source]
 
 
 HDF5_MAGIC = (b"\x89HDF\r\n\x1a\n",)
 READERS = {
     "npz": Reader("a NumPy archive", npz.read, (".npz",), (b"PK\x03\x04", b"PK\x05\x06"), npz.write),
-    "csv": Reader("a CSV table", csv.read, (".csv",), (), csv.write),
-    "tsv": Reader("a TSV table", csv.read, (".tsv",), (), csv.write_tabs),
-    "parquet": Reader("a Parquet file", parquet.read, (".parquet", ".pq"), (b"PAR1",), parquet.write),
+    "csv": Reader("a CSV table", csv.read, (".csv",), (), csv.write, csv.shape, csv.source),
+    "tsv": Reader("a TSV table", csv.read, (".tsv",), (), csv.write_tabs, csv.shape, csv.source),
+    "parquet": Reader("a Parquet file", parquet.read, parquet.SUFFIXES, (b"PAR1",), parquet.write, parquet.shape,
+                      parquet.source),
     "arrow": Reader("an Arrow file", arrow.read, (".arrow", ".feather", ".ipc"), (b"ARROW1", b"\xff\xff\xff\xff"),
-                    arrow.write),
+                    arrow.write, arrow.shape, arrow.source),
     "lerobot": Reader("a LeRobot dataset", lerobot.read),
     "robomimic": Reader("a robomimic HDF5 file", hdf5.read, (".hdf5", ".h5"), HDF5_MAGIC),
     "d4rl": Reader("a D4RL HDF5 file", hdf5.read, (".hdf5", ".h5"), HDF5_MAGIC),
@@ -64,9 +80,29 @@ def read(path: str | os.PathLike[str], roles: Roles | None = None) -> Reading:
     roles = roles or Roles()
     if isinstance(path, str) and path.startswith(MINARI):
         return minari.read(path.removeprefix(MINARI), roles)
-    try:
+    with _path_errors():
         file = _resolved(Path(path))
         return READERS[_kind(file, roles)].read(file, roles)
+
+
+def large(path: str | os.PathLike[str], roles: Roles) -> Large | None:
+    """The same log in blocks of rows; None: its format has none, or what it is cannot be told (`read` says why)."""
+    if isinstance(path, str) and path.startswith(MINARI):
+        return None
+    with _path_errors():
+        file = _resolved(Path(path))
+        reader = READERS[_kind(file, roles)]
+        if reader.shape is None or reader.source is None:
+            return None
+        open_source = reader.source
+        files = parquet.files_of(file) if file.is_dir() else [file]
+        return Large(file, files, reader.shape(file), lambda progress: open_source(file, roles, progress))
+
+
+@contextmanager
+def _path_errors() -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or reason(error)}") from None
     except ValueError as error:
@@ -104,12 +140,12 @@ def _kind(path: Path, roles: Roles) -> str:
 
 
 def _directory_kind(path: Path, roles: Roles) -> str:
-    kinds = {"lerobot": lerobot.is_dataset(path), "ros": ros.is_bag(path)}
-    shown = next((name for name, is_it in kinds.items() if is_it), None)
+    kinds = {"lerobot": lerobot.is_dataset, "ros": ros.is_bag, "parquet": parquet.is_directory}
+    shown = next((name for name, is_it in kinds.items() if is_it(path)), None)
     if shown is None:
         raise DataError(
             "is a directory, but no LeRobot dataset (meta/info.json), ROS 2 bag (metadata.yaml) or Minari dataset "
-            "(data/main_data.hdf5)"
+            "(data/main_data.hdf5), and it has no Parquet files in it"
         )
     if roles.reader not in (None, shown):
         raise DataError(f"is {READERS[shown].what}, not {READERS[str(roles.reader)].what}: --reader {shown}")

@@ -7,13 +7,14 @@ for each field (`pose.x`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from cbm.data.readers.common import check_memory, optional, reason
+from cbm.data.readers.source import Fraction, Shape, Source
 from cbm.data.readers.tables import check_header, check_unique, column_name, is_metadata, to_columns
 from cbm.data.roles import NUMBER, TEXT, TIME, Roles, select
 from cbm.data.series import Arrays, Reading, Table, read_table
@@ -45,6 +46,75 @@ def _open(feather: Any, path: Path) -> Any:
             return stream.read_all()
 
 
+def shape(path: Path) -> Shape:
+    rows, columns = 0, 0
+    for batch in _batches(path):
+        rows, columns = rows + batch.num_rows, batch.num_columns
+    return Shape(rows, columns)
+
+
+def source(path: Path, roles: Roles | None = None, progress: Fraction | None = None) -> Source:
+    """The table of an Arrow file, record batch by record batch."""
+    pa = optional("pyarrow", "reading Arrow")
+    first = next(_batches(path), None)
+    if first is None:
+        raise DataError("the table has no rows")
+    about, schema = metadata(first.schema), flat(pa.Table.from_batches([first.slice(0, 1)])).schema
+
+    def blocks(columns: Sequence[str], size: int) -> Iterator[Arrays]:
+        for batch in _batches(path):
+            for start in range(0, batch.num_rows, size):
+                yield columns_of(flat(pa.Table.from_batches([batch.slice(start, size)])), columns)
+        release()
+
+    kinds = {column_name(field.name): kind_of(field.type) for field in schema}
+    names = [column_name(name) for name in schema.names]
+    return Source("arrow", shape(path).rows, names, kinds, blocks, whole_columns(schema), narrow_columns(schema), about)
+
+
+def _batches(path: Path) -> Iterator[Any]:
+    """Record batches of a file or a stream, read and not mapped: what was read does not stay in memory."""
+    pa, ipc = optional("pyarrow", "reading Arrow"), optional("pyarrow.ipc", "reading Arrow")
+    try:
+        with pa.OSFile(str(path)) as file:
+            try:
+                opened = ipc.open_file(file)
+            except pa.ArrowInvalid:
+                file.seek(0)
+                yield from ipc.open_stream(file)
+            else:
+                yield from (opened.get_batch(i) for i in range(opened.num_record_batches))
+    except (DataError, GeneratorExit):
+        raise
+    except Exception as error:
+        raise DataError(f"not a readable Arrow file: {reason(error)}") from None
+
+
+def columns_of(table: Any, columns: Sequence[str]) -> Arrays:
+    """Some columns of a table as arrays."""
+    table = table.rename_columns([column_name(name) for name in table.column_names])
+    missing = [name for name in columns if name not in table.column_names]
+    if missing:
+        raise DataError(f"column {missing[0]!r}: the lists that it comes from are not of one length")
+    return {name: to_numpy(table.column(name)) for name in columns}
+
+
+def release() -> None:
+    """Give back the memory that Arrow keeps for the next table: after the last block there is none."""
+    optional("pyarrow", "reading Arrow").default_memory_pool().release_unused()
+
+
+def whole_columns(schema: Any) -> frozenset[str]:
+    types = optional("pyarrow.types", "reading Arrow")
+    return frozenset(column_name(f.name) for f in schema if types.is_integer(f.type) or types.is_boolean(f.type))
+
+
+def narrow_columns(schema: Any) -> frozenset[str]:
+    """Columns of floats with 32 bits or fewer."""
+    types = optional("pyarrow.types", "reading Arrow")
+    return frozenset(column_name(f.name) for f in schema if types.is_float32(f.type) or types.is_float16(f.type))
+
+
 def from_table(table: Any, roles: Roles, reader: str) -> Reading:
     """An Arrow table with its columns selected before any of them is copied."""
     about, table = metadata(table.schema), flat(table)
@@ -57,10 +127,8 @@ def from_table(table: Any, roles: Roles, reader: str) -> Reading:
 
 
 def as_table(table: Any, used: Sequence[str], about: Arrays) -> Table:
-    types = optional("pyarrow.types", "reading Arrow")
     columns = {name: to_numpy(table.column(name)) for name in dict.fromkeys(used)}
-    whole = {n for n in columns if types.is_integer(t := table.schema.field(n).type) or types.is_boolean(t)}
-    return Table(columns, frozenset(whole), about)
+    return Table(columns, whole_columns(table.schema) & set(columns), about)
 
 
 def metadata(schema: Any) -> Arrays:

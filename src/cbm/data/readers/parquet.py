@@ -1,8 +1,8 @@
-"""Parquet files: only the columns that are used are read."""
+"""Parquet: one file, or a directory of files whose rows follow each other. Only the columns that are used are read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -10,15 +10,37 @@ import numpy as np
 
 from cbm.data.readers import arrow
 from cbm.data.readers.common import check_memory, optional, reason
-from cbm.data.readers.tables import check_header, check_unique, column_name
+from cbm.data.readers.source import Fraction, Shape, Source, natural_order
+from cbm.data.readers.tables import Arrays, check_header, check_unique, column_name
 from cbm.data.roles import Roles, select
 from cbm.data.series import Reading, read_table
 from cbm.errors import DataError
+
+SUFFIXES = (".parquet", ".pq")
+BUFFER = 1 << 20
+"""Bytes that are read ahead of each column: a row group of any size does not have to fit into memory."""
+BLOCK = 65_536
+"""Rows at a time where all of them end up in memory."""
+
+
+def is_directory(path: Path) -> bool:
+    return bool(files_of(path))
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file itself, or all files in a directory and below, in the order of their names and numbers."""
+    if not path.is_dir():
+        return [path]
+    inside = [file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file()]
+    shown = [f for f in inside if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts)]
+    return sorted(shown, key=natural_order)
 
 
 def read(path: Path, roles: Roles) -> Reading:
     parquet = optional("pyarrow.parquet", "reading Parquet")
     try:
+        if path.is_dir():
+            return _read_directory(path, roles)
         with parquet.ParquetFile(path) as file:
             return _read(file, roles)
     except DataError:
@@ -30,8 +52,7 @@ def read(path: Path, roles: Roles) -> Reading:
 def _read(file: Any, roles: Roles) -> Reading:
     schema = file.schema_arrow
     check_memory(file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups))
-    types = optional("pyarrow.types", "reading Parquet")
-    if any(types.is_nested(field.type) for field in schema):
+    if _is_nested(schema):
         return arrow.from_table(file.read(), roles, "parquet")
     header = [column_name(name) for name in schema.names]
     check_header(header)
@@ -42,6 +63,97 @@ def _read(file: Any, roles: Roles) -> Reading:
     table = file.read(columns=raw)
     table = table.rename_columns([column_name(name) for name in table.column_names])
     return read_table(arrow.as_table(table, list(used), arrow.metadata(schema)), selection, roles, "parquet")
+
+
+def _read_directory(path: Path, roles: Roles) -> Reading:
+    whole = source(path)
+    selection = whole.select(roles)
+    check_memory([8 * whole.rows * len(selection.used())])
+    return read_table(whole.table(selection.used(), BLOCK), selection, roles, "parquet")
+
+
+def _is_nested(schema: Any) -> bool:
+    types = optional("pyarrow.types", "reading Parquet")
+    return any(types.is_nested(field.type) for field in schema)
+
+
+def shape(path: Path) -> Shape:
+    """From the ends of the files; a list counts as one column here."""
+    parquet = optional("pyarrow.parquet", "reading Parquet")
+    about = [_metadata(parquet, file) for file in files_of(path)]
+    return Shape(sum(part.num_rows for part in about), max(part.num_columns for part in about))
+
+
+def _metadata(parquet: Any, file: Path) -> Any:
+    try:
+        return parquet.read_metadata(file)
+    except Exception as error:
+        raise DataError(f"not a readable Parquet file: {file.name}: {reason(error)}") from None
+
+
+def source(path: Path, roles: Roles | None = None, progress: Fraction | None = None) -> Source:
+    """All files as one table; they must have the same columns with the same kinds of cells."""
+    parquet = optional("pyarrow.parquet", "reading Parquet")
+    files = files_of(path)
+    first: Mapping[str, str] = {}
+    names: list[str] = []
+    whole: set[str] = set()
+    narrow: set[str] = set()
+    rows, about, nested = 0, {}, False
+    for file in files:
+        with parquet.ParquetFile(file) as opened:
+            schema = _flat_schema(opened)
+            rows, nested = rows + opened.metadata.num_rows, nested or _is_nested(opened.schema_arrow)
+        kinds = {column_name(field.name): arrow.kind_of(field.type) for field in schema}
+        if not first:
+            first, names, about = kinds, [column_name(name) for name in schema.names], arrow.metadata(schema)
+            whole, narrow = set(kinds), set(kinds)
+        _check_same(first, kinds, file.name)
+        whole &= arrow.whole_columns(schema)
+        narrow &= arrow.narrow_columns(schema)
+
+    def blocks(columns: Sequence[str], size: int) -> Iterator[Arrays]:
+        for file in files:
+            yield from _blocks(parquet, file, columns, size, nested)
+        arrow.release()
+
+    return Source("parquet", rows, names, first, blocks, frozenset(whole), frozenset(narrow), about)
+
+
+def _flat_schema(opened: Any) -> Any:
+    """With a column for each place of a list: these show in the first row."""
+    if not _is_nested(opened.schema_arrow):
+        return opened.schema_arrow
+    pa = optional("pyarrow", "reading Parquet")
+    start = next(opened.iter_batches(batch_size=1), None)
+    if start is None:
+        raise DataError("the table has no rows")
+    return arrow.flat(pa.Table.from_batches([start])).schema.with_metadata(opened.schema_arrow.metadata)
+
+
+def _check_same(first: Mapping[str, str], kinds: Mapping[str, str], file: str) -> None:
+    lone = [name for name in (*first, *kinds) if (name in first) != (name in kinds)]
+    if lone:
+        has, lacks = ("the first file", file) if lone[0] in first else (file, "the first file")
+        raise DataError(f"column {lone[0]!r} is in {has}, but not in {lacks}")
+    for name, kind in kinds.items():
+        if kind != first[name]:
+            raise DataError(f"column {name!r} holds {kind} in {file}, but {first[name]} in the first file")
+
+
+def _blocks(parquet: Any, file: Path, columns: Sequence[str], size: int, nested: bool) -> Iterator[Arrays]:
+    pa = optional("pyarrow", "reading Parquet")
+    wanted = set(columns)
+    try:
+        with parquet.ParquetFile(file, buffer_size=BUFFER) as opened:
+            raw = None if nested else [name for name in opened.schema_arrow.names if column_name(name) in wanted]
+            for batch in opened.iter_batches(batch_size=size, columns=raw, use_threads=False):
+                table = pa.Table.from_batches([batch])
+                yield arrow.columns_of(arrow.flat(table) if nested else table, columns)
+    except (DataError, GeneratorExit):
+        raise
+    except Exception as error:
+        raise DataError(f"not a readable Parquet file: {file.name}: {reason(error)}") from None
 
 
 def write(handle: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
