@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cbm
+from cbm.cli.bootstrap_table import unsteady_edges, variable_rows
 from cbm.discovery.bootstrap import resampled_rows
 from cbm.discovery.settings import preset
 from cbm.errors import DataError
@@ -59,3 +60,13 @@ def test_a_damaged_field_is_named(change: dict[str, object], message: str) -> No
     assert Bootstrap.from_json(good, 1).to_json() == good
     with pytest.raises(DataError, match=message):
         Bootstrap.from_json(good | change, 1)
+
+
+def test_the_tables_count_logs() -> None:
+    graph = cbm.discover(log(), settings=preset("debug"), workers=0)
+    edges = np.array([[1.0, 0.2, 1.0], [0.0, 0.6, 0.0]])
+    found = Bootstrap(5, edges, {"x/y": np.array([0.4, 0.0])}, {"x/y": np.array([0.8, 0.0])})
+    assert variable_rows(graph, found, ["x/y"]) == [["obs_0", "2 to 4"]]
+    rows = unsteady_edges(graph, found)
+    assert [row[:2] for row in rows] == [["obs_1 -> obs_1", "3"], ["obs_1 -> obs_0", "1"]]
+    assert [row[2] for row in rows] == [str(graph.verdict[1, 1]), str(graph.verdict[0, 1])]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cbm.cli.bootstrap_table import show_bootstrap
 from cbm.cli.console import duration, heading, listed, plural, show, wrapped
 from cbm.cli.variable_names import compact
 from cbm.data.transitions import Transitions
@@ -80,6 +81,8 @@ def show_result(graph: CausalGraph, data: Transitions, run: Path, last_action: b
     if not (last_action or graph.last_action):
         _show_repetitions(graph, data)
     show()
+    if graph.bootstrap is not None:
+        show_bootstrap(graph)
     show(f"{graph.model} model, {graph.transitions:,} transitions of {len(graph)} variables, {duration(graph.seconds)}")
     show(f"graph   {run / 'graph.json'}")
     show(f"report  {run / 'report.html'}")
