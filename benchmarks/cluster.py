@@ -68,10 +68,11 @@ class Sweep:
 
     def _read(self) -> None:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.said.append(line.rstrip())
-            if match := _LINE.match(line):
-                self.events.append((match[1], match[2]))
+        with self.process.stderr as lines:
+            for line in lines:
+                self.said.append(line.rstrip())
+                if match := _LINE.match(line):
+                    self.events.append((match[1], match[2]))
 
     def count(self, kind: str) -> int:
         return sum(event == kind for event, _ in self.events)
@@ -146,8 +147,9 @@ def under_fire(part: str, bench: Bench, nodes: Nodes) -> Row:
         told = []
         for after in (bench.jobs // 6, bench.jobs // 2):
             name, process = busy_node(sweep, nodes, after)
+            when = time.monotonic() - sweep.started
             told.append(nodes.strike(name) + fate_of(process, sweep, nodes))
-            print(f"  {time.monotonic() - sweep.started:.0f} s: {told[-1]}", flush=True)
+            print(f"  {when:.0f} s: {told[-1]}", flush=True)
         seconds = sweep.finish()
         print("\n".join(f"  {line}" for line in sweep.said if " retried " in line), flush=True)
         return bench.row(part, sweep, seconds, "; ".join(told))

@@ -155,8 +155,8 @@ def test_failures_do_not_stop_the_rest_and_only_they_run_again(
 ) -> None:
     """One always fails (no such world), one needs too much memory, one is killed; the same command runs these again."""
     out = tmp_path / "s"
-    words = ["sweep", "collect", "contact,nowhere", "--steps", "100", "--distractors", "1,2,30000000", "--seeds", "0"]
-    command = [*words, "--memory", "1", "--retries", "0", "--workers", "2", "--out", str(out)]
+    words = ["sweep", "collect", "contact,nowhere", "--steps", "100", "--distractors", "1,2,5000000", "--seeds", "0"]
+    command = [*words, "--memory", "0.4", "--retries", "0", "--workers", "2", "--out", str(out)]
     killer = threading.Thread(target=kill_when_started, args=("--distractors\0001\0",))
     killer.start()
     assert main(command) == 1
@@ -165,7 +165,7 @@ def test_failures_do_not_stop_the_rest_and_only_they_run_again(
     assert "1 of 6 runs done" in first.out and "done contact-2-seed0" in first.err
     reasons = dict(re.findall(r"failed  (\S+): (.*)", first.out))
     assert len(reasons) == 5 and "unknown world 'nowhere'" in reasons["nowhere-2-seed0"]
-    assert "SIGKILL" in reasons["contact-1-seed0"] and "MemoryError" in reasons["contact-30000000-seed0"]
+    assert "SIGKILL" in reasons["contact-1-seed0"] and "MemoryError" in reasons["contact-5000000-seed0"]
     assert main(command) == 1
     again = capsys.readouterr()
     assert "2 of 6 runs done" in again.out and "SIGKILL" not in again.out
@@ -174,7 +174,7 @@ def test_failures_do_not_stop_the_rest_and_only_they_run_again(
     third = capsys.readouterr()
     assert " done " not in third.err and third.err.count(" failed ") == 4
     assert [row["state"] for row in rows_in(out)] == ["done", "done", *["failed"] * 4]
-    assert "MemoryError" in (out / "failed" / "contact-30000000-seed0.log").read_text()
+    assert "MemoryError" in (out / "failed" / "contact-5000000-seed0.log").read_text()
     assert runs_in(out) == [] and runs_in(tmp_path) is None
 
 
