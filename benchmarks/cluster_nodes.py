@@ -7,6 +7,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -86,16 +87,18 @@ class Namespaces:
         self.work = work
         # Ray asks for a token where nodes are started by hand: this cluster has one of its own.
         self.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        # A folder of its own, since Ray leaves a note there by which others would find this cluster when it is gone.
+        self.folder = tempfile.TemporaryDirectory(prefix="cbm-ray-", ignore_cleanup_errors=True)
         self.names = ["cbm-head", *(f"cbm-node{k + 1}" for k in range(nodes))]
         self.prefix = ["ip", "netns", "exec", "cbm-head"]
         self.address = f"{NETWORK}.1:6379"
         self.cut: set[str] = set()
         self.started: list[subprocess.Popen[bytes]] = []
-        self.close()  # what an earlier call left behind
+        self._remove()  # what an earlier call left behind
         try:
             self._join_all()
             head = ["--head", "--port", "6379", "--num-cpus", "0", "--include-dashboard", "false"]
-            self._start(0, head)
+            self._start(0, [*head, "--temp-dir", self.folder.name])
             wait_for(lambda: bool(raylet_in("cbm-head")), START)
             time.sleep(3)  # a raylet that is there does not listen yet
             for k in range(1, len(self.names)):
@@ -142,6 +145,10 @@ class Namespaces:
         run(f"ip -n cbm-switch link set to{self.names.index(name)} up")
 
     def close(self) -> None:
+        self._remove()
+        self.folder.cleanup()
+
+    def _remove(self) -> None:
         for name in [*self.names, "cbm-switch"]:
             kill_all(processes_in(name))
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)

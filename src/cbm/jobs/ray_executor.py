@@ -144,7 +144,8 @@ def connect(address: str | None, workers: int | None = None) -> None:
         if address or os.environ.get("RAY_ADDRESS"):
             ray.init(address=address, **quiet)
         else:
-            ray.init(include_dashboard=False, num_cpus=workers, **quiet)
+            # "local": else Ray looks for traces of a cluster that may be gone, or that has its own number of cores.
+            ray.init(address="local", include_dashboard=False, num_cpus=workers, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         place = f"ray:{address}" if address else "ray"
