@@ -147,7 +147,7 @@ def test_which_cluster_is_joined(
     from cbm.jobs import ray_executor
 
     calls: list[dict[str, Any]] = []
-    monkeypatch.setattr(ray_executor.ray, "init", lambda **options: calls.append(options))
+    monkeypatch.setattr(ray, "init", lambda **options: calls.append(options))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     if variable:
         monkeypatch.setenv("RAY_ADDRESS", variable)

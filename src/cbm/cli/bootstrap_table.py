@@ -18,7 +18,7 @@ Rows = list[list[str]]
 def show_bootstrap(graph: CausalGraph) -> None:
     found = graph.bootstrap
     assert found is not None
-    heading(f"of {plural(found.replicates, 'log')} with resampled episodes, so many gave the same")
+    heading(f"in how many of {plural(found.replicates, 'log')} with resampled episodes it came out")
     if found.abstraction:
         _show_variables(graph, found)
     _show_edges(graph, found)
@@ -33,20 +33,39 @@ def _show_variables(graph: CausalGraph, found: Bootstrap) -> None:
     left += [plural(len(found.abstraction) - REWARDS, "more reward")] if len(found.abstraction) > REWARDS else []
     if left:
         show(f"  {' and '.join(left)} in graph.json")
+    if rare := rare_sentence(graph, found, names):
+        show(wrapped(rare, "  "))
     if any(" to " in cell for row in rows for cell in row[1:]):
         show("  3 to 8: certainly needed in 3 of them, not ruled out in 8")
     show()
 
 
 def variable_rows(graph: CausalGraph, found: Bootstrap, rewards: list[str]) -> Rows:
-    """For each variable that any reward kept in any log: in how many it was certainly needed, and not ruled out."""
+    """In how many logs each variable was certainly needed, and not ruled out; without those that rarely came out."""
     total = found.replicates
     rows = []
-    for k, variable in enumerate(graph.variables):
+    for k in np.flatnonzero(~_rare(graph, found, rewards)):
         pairs = [(_times(found.certain[r][k], total), _times(found.abstraction[r][k], total)) for r in rewards]
-        if any(kept for _, kept in pairs):
-            rows.append([variable, *(_range(certain, kept) for certain, kept in pairs)])
+        rows.append([graph.variables[k], *(_range(certain, kept) for certain, kept in pairs)])
     return rows
+
+
+def rare_sentence(graph: CausalGraph, found: Bootstrap, rewards: list[str]) -> str:
+    """What a few logs could not rule out, in one line."""
+    most = np.max([found.abstraction[r] for r in rewards], 0)
+    rare = _rare(graph, found, rewards) & (most > 0)
+    if not rare.any():
+        return ""
+    count, times = int(rare.sum()), _times(most[rare].max(), found.replicates)
+    return f"{plural(count, 'other')} not ruled out in at most {times}, and never certainly needed"
+
+
+def _rare(graph: CausalGraph, found: Bootstrap, rewards: list[str]) -> np.ndarray:
+    """Variables that no reward keeps here, that none certainly needed in any log, nor kept in half of them. (d,)"""
+    rare = np.ones(len(graph), bool)
+    for name in rewards:
+        rare &= ~graph.mask(name) & (found.certain[name] == 0) & (found.abstraction[name] < 0.5)
+    return rare
 
 
 def _show_edges(graph: CausalGraph, found: Bootstrap) -> None:

@@ -15,7 +15,6 @@ from cbm.data.transitions import Transitions
 from cbm.discovery.last_action import repetitions
 from cbm.graph import CausalGraph, RewardGraph
 from cbm.graph.advice import advice
-from cbm.graph.bootstrap import bootstrap_sentence
 from cbm.graph.explain import action_sentence, explain
 from cbm.graph.rules import cbm_abstraction
 from cbm.graph.scores import Score
@@ -135,8 +134,6 @@ def _show_reward(graph: CausalGraph, data: Transitions, name: str) -> None:
             show(wrapped(f"only through the others: {', '.join(through)}", "  "))
         if doubts := doubt_sentence(graph, name):
             show(wrapped(doubts, "  "))
-    if graph.bootstrap is not None and name in graph.bootstrap.abstraction:
-        show(wrapped(bootstrap_sentence(graph, name), "  "))
     for sentence in (action_sentence(reward), against_truth(graph, data, name) if reward.decided else None):
         if sentence:
             show(wrapped(sentence, "  "))
