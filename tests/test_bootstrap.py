@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import cbm
+from cbm.cli.bootstrap_table import rare_sentence, unsteady_edges, variable_rows
 from cbm.discovery.bootstrap import resampled_rows
 from cbm.discovery.settings import preset
 from cbm.errors import DataError
-from cbm.graph.bootstrap import Bootstrap, bootstrap_sentence
+from cbm.graph.bootstrap import Bootstrap
+from cbm.report.graph_payload import reward_payload
 
 
 def log(rows: int = 600) -> cbm.Transitions:
@@ -41,7 +44,8 @@ def test_shares_are_in_the_graph_and_survive_a_file(tmp_path: Path) -> None:
     assert graph.bootstrap.abstraction["x/y"][0] == 1.0
     read = cbm.CausalGraph.load(tmp_path / "run")
     assert read.to_json() == graph.to_json() and read.to_json()["adjacency"] == plain.to_json()["adjacency"]
-    assert "in every one of 2 resampled logs" in bootstrap_sentence(read, "x/y")
+    [row] = [row for row in variable_rows(read, graph.bootstrap, ["x/y"]) if row[0] == "obs_0"]
+    assert row == ["obs_0", "2"]
 
 
 @pytest.mark.parametrize(
@@ -59,3 +63,16 @@ def test_a_damaged_field_is_named(change: dict[str, object], message: str) -> No
     assert Bootstrap.from_json(good, 1).to_json() == good
     with pytest.raises(DataError, match=message):
         Bootstrap.from_json(good | change, 1)
+
+
+def test_the_tables_count_logs() -> None:
+    graph = cbm.discover(log(), settings=preset("debug"), workers=0)
+    edges = np.array([[1.0, 0.2, 1.0], [0.0, 0.6, 0.0]])
+    found = Bootstrap(5, edges, {"x/y": np.array([0.4, 0.0])}, {"x/y": np.array([0.8, 0.2])})
+    assert variable_rows(graph, found, ["x/y"]) == [["obs_0", "2 to 4"]]
+    assert rare_sentence(graph, found, ["x/y"]) == "1 other not ruled out in at most 1, and never certainly needed"
+    shown = reward_payload(replace(graph, bootstrap=found), "x/y", None)["bootstrap"]
+    assert shown == {"certain": [2, 0], "kept": [4, 1]}  # what the report's chips say
+    rows = unsteady_edges(graph, found)
+    assert [row[:2] for row in rows] == [["obs_1 -> obs_1", "3"], ["obs_1 -> obs_0", "1"]]
+    assert [row[2] for row in rows] == [str(graph.verdict[1, 1]), str(graph.verdict[0, 1])]

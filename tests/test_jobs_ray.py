@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,18 +132,25 @@ def test_the_graph_is_the_same(executor: Executor) -> None:
     assert there.to_json() | {"seconds": 0} == here.to_json() | {"seconds": 0}
 
 
-def test_nothing_else_imports_ray() -> None:
-    code = "import sys, cbm, cbm.jobs, cbm.cli.main, cbm.discovery.discover, cbm.cli.sweep; print('ray' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+@pytest.mark.parametrize(
+    ("address", "variable", "asked"),
+    [
+        (None, None, {"address": "local", "num_cpus": 2, "include_dashboard": False}),
+        (None, "10.0.0.1:6379", {"address": None}),
+        ("h:1", "10.0.0.1:6379", {"address": "h:1"}),
+    ],
+)
+def test_which_cluster_is_joined(
+    address: str | None, variable: str | None, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an address a new one is started, whatever an earlier cluster of this machine has left behind."""
+    from cbm.jobs import ray_executor
 
-
-def test_without_ray_the_command_says_how_to_install_it(tmp_path: Path) -> None:
-    code = (
-        "import sys, importlib.util as u; real = u.find_spec\n"
-        "u.find_spec = lambda name, *a: None if name == 'ray' else real(name, *a)\n"
-        "from cbm.cli.main import main\n"
-        f"sys.exit(main(['discover', 'log.npz', '--on', 'ray', '--out', {str(tmp_path / 'run')!r}]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 2 and 'pip install "cbm-rl[ray]"' in done.stderr
-    assert not (tmp_path / "run").exists()
+    calls: list[dict[str, Any]] = []
+    monkeypatch.setattr(ray, "init", lambda **options: calls.append(options))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if variable:
+        monkeypatch.setenv("RAY_ADDRESS", variable)
+    ray_executor.connect(address, 2)
+    assert [{name: call[name] for name in asked} for call in calls] == [asked]
+    assert ("num_cpus" in calls[0]) == ("num_cpus" in asked)

@@ -104,6 +104,20 @@ def test_a_lock_of_another_machine_counts_while_it_is_fresh(tmp_path: Path) -> N
         pass
 
 
+def test_an_owner_with_nothing_to_write_stays_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else another machine would take the directory over in the middle of a long job."""
+    monkeypatch.setattr(lock, "REFRESH", 0.01)
+    file = tmp_path / ".lock"
+    with directory(tmp_path).owned():
+        os.utime(file, (0, 0))
+        while file.stat().st_mtime == 0:
+            time.sleep(0.01)
+        file.write_text('{"token": "of another one"}')
+        os.utime(file, (0, 0))
+        time.sleep(0.1)
+        assert file.stat().st_mtime == 0  # what is another's is not kept alive
+
+
 def test_without_locks_of_the_kernel_a_living_process_keeps_its_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import signal
@@ -12,13 +13,15 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cbm.cli.main import main
 from cbm.errors import DataError, WriteError
+from cbm.jobs.store import packed
 from cbm.runs.lock import Lock
 from cbm.sweep.grid import Inputs, cells_of, job_of, parse_seeds
-from cbm.sweep.runs import runs_in
+from cbm.sweep.runs import RunStore, runs_in
 from cbm.sweep.tree import digest, to_arrays, to_directory
 
 
@@ -95,6 +98,44 @@ def test_a_dead_owners_lock_is_taken_over_and_the_fenced_writer_stops(tmp_path: 
     assert (tmp_path / ".lock").exists()  # it is the other's
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_of_two_sweeps_at_once_the_second_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "s"
+    first = started("sweep", "collect", "contact", "--steps", "20", "--seeds", "0-3", "--workers", "1", "--out", out)
+    while not (out / "config.json").exists():  # then it owns the directory
+        assert first.poll() is None
+        time.sleep(0.01)
+    first.send_signal(signal.SIGSTOP)  # it stays in the middle of its work, however fast the machine is
+    second = started("sweep", "collect", "contact", "--steps", "20", "--seeds", "7", "--out", out)
+    said = second.communicate()[1]
+    first.send_signal(signal.SIGCONT)
+    first.communicate()
+    assert second.returncode == 2 and re.search(f"in use by `cbm sweep .*`, process {first.pid} on .*, since 20", said)
+    assert first.returncode == 0 and not (out / "runs" / "seed7").exists()
+    assert [row["state"] for row in rows_in(out)] == ["done"] * 4
+
+
+def test_a_sweep_that_lost_its_directory_writes_no_result(tmp_path: Path) -> None:
+    lock = Lock(tmp_path, "sweep d")
+    lock.take()
+    store = RunStore(tmp_path, lock, {"a.1": "a", "b.1": "b"})
+    arrays = to_arrays(tmp_path / "nothing") | {"printed": np.array("{}"), "seconds": np.array(1.0)}
+    store.put("a.1", arrays)
+    other = {"token": "another", "process": 1, "host": "elsewhere", "since": 1e9, "command": "sweep d"}
+    (tmp_path / ".lock").write_text(json.dumps(other))
+    for write in (lambda: store.put("b.1", arrays), lambda: store.put_packed("b.1", packed(arrays))):
+        with pytest.raises(WriteError, match="held by `cbm sweep d`, process 1 on elsewhere"):
+            write()
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a"]
+    assert store.find("b.1") is None and store.find("a.1") is not None
+    lock.release()
+
+
+def started(*words: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "cbm.cli", *map(str, words), "--quiet"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 # -- failures -------------------------------------------------------------------------------------------------------
 
 
@@ -114,22 +155,26 @@ def test_failures_do_not_stop_the_rest_and_only_they_run_again(
 ) -> None:
     """One always fails (no such world), one needs too much memory, one is killed; the same command runs these again."""
     out = tmp_path / "s"
-    words = ["sweep", "collect", "contact,nowhere", "--steps", "100", "--distractors", "1,30000000", "--seeds", "0"]
-    command = [*words, "--memory", "1", "--retries", "0", "--workers", "2", "--out", str(out)]
+    words = ["sweep", "collect", "contact,nowhere", "--steps", "100", "--distractors", "1,2,5000000", "--seeds", "0"]
+    command = [*words, "--memory", "0.4", "--retries", "0", "--workers", "2", "--out", str(out)]
     killer = threading.Thread(target=kill_when_started, args=("--distractors\0001\0",))
     killer.start()
     assert main(command) == 1
     killer.join()
-    printed = capsys.readouterr().out
-    assert "0 of 4 runs done" in printed and "nowhere" in printed and "MemoryError" in printed and "SIGKILL" in printed
+    first = capsys.readouterr()
+    assert "1 of 6 runs done" in first.out and "done contact-2-seed0" in first.err
+    reasons = dict(re.findall(r"failed  (\S+): (.*)", first.out))
+    assert len(reasons) == 5 and "unknown world 'nowhere'" in reasons["nowhere-2-seed0"]
+    assert "SIGKILL" in reasons["contact-1-seed0"] and "MemoryError" in reasons["contact-5000000-seed0"]
     assert main(command) == 1
     again = capsys.readouterr()
-    assert "1 of 4 runs done" in again.out and "SIGKILL" not in again.out
+    assert "2 of 6 runs done" in again.out and "SIGKILL" not in again.out
+    assert "done contact-1-seed0" in again.err and "contact-2-seed0" not in again.err
     assert main(command) == 1
     third = capsys.readouterr()
-    assert "done contact-1-seed0" in again.err and "done contact-1-seed0" not in third.err
-    assert [row["state"] for row in rows_in(out)] == ["done", "failed", "failed", "failed"]
-    assert "MemoryError" in (out / "failed" / "contact-30000000-seed0.log").read_text()
+    assert " done " not in third.err and third.err.count(" failed ") == 4
+    assert [row["state"] for row in rows_in(out)] == ["done", "done", *["failed"] * 4]
+    assert "MemoryError" in (out / "failed" / "contact-5000000-seed0.log").read_text()
     assert runs_in(out) == [] and runs_in(tmp_path) is None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cbm.cli.bootstrap_table import show_bootstrap
 from cbm.cli.console import duration, heading, listed, plural, show, wrapped
 from cbm.cli.variable_names import compact
 from cbm.data.transitions import Transitions
@@ -15,7 +16,6 @@ from cbm.discovery.last_action import repetitions
 from cbm.discovery.rows import in_memory
 from cbm.graph import CausalGraph, RewardGraph
 from cbm.graph.advice import advice
-from cbm.graph.bootstrap import bootstrap_sentence
 from cbm.graph.explain import action_sentence, explain
 from cbm.graph.rules import cbm_abstraction
 from cbm.graph.scores import Score
@@ -83,6 +83,8 @@ def show_result(graph: CausalGraph, data: Transitions, run: Path, last_action: b
     if not (last_action or graph.last_action):
         _show_repetitions(graph, data)
     show()
+    if graph.bootstrap is not None:
+        show_bootstrap(graph)
     show(f"{graph.model} model, {graph.transitions:,} transitions of {len(graph)} variables, {duration(graph.seconds)}")
     show(f"graph   {run / 'graph.json'}")
     show(f"report  {run / 'report.html'}")
@@ -135,8 +137,6 @@ def _show_reward(graph: CausalGraph, data: Transitions, name: str) -> None:
             show(wrapped(f"only through the others: {', '.join(through)}", "  "))
         if doubts := doubt_sentence(graph, name):
             show(wrapped(doubts, "  "))
-    if graph.bootstrap is not None and name in graph.bootstrap.abstraction:
-        show(wrapped(bootstrap_sentence(graph, name), "  "))
     for sentence in (action_sentence(reward), against_truth(graph, data, name) if reward.decided else None):
         if sentence:
             show(wrapped(sentence, "  "))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cbm.errors import DataError
-
-if TYPE_CHECKING:
-    from cbm.graph.graph import CausalGraph
 
 Shares = NDArray[np.float64]
 
@@ -64,21 +61,3 @@ def _shares(value: Any, shape: tuple[int, ...], where: str) -> Shares:
         raise DataError(f"{where}: expected shares between 0 and 1, of shape {shape}")
     array.setflags(write=False)
     return array
-
-
-def bootstrap_sentence(graph: CausalGraph, reward: str) -> str:
-    """How often each variable of a minimal state came out, the rarest first; and what else came out often."""
-    found = graph.bootstrap
-    assert found is not None
-    shares, kept = found.abstraction[reward], graph.mask(reward)
-    unsure = sorted((float(shares[k]), graph.variables[k]) for k in np.flatnonzero(kept & (shares < 1)))
-    others = sorted((-float(shares[k]), graph.variables[k]) for k in np.flatnonzero(~kept & (shares > 0)))
-    always = int((kept & (shares == 1)).sum())
-    parts = [f"{always} of {int(kept.sum())} in every one of {found.replicates} resampled logs"]
-    if unsure:
-        parts.append("the others: " + ", ".join(f"{name} {share:.0%}" for share, name in unsure[:8]))
-    if others:
-        parts.append(
-            "not in it, but sometimes found: " + ", ".join(f"{name} {-share:.0%}" for share, name in others[:5])
-        )
-    return "; ".join(parts)

@@ -113,7 +113,8 @@ class RayExecutor(Executor):
         except exceptions.OutOfMemoryError:
             return Outcome(token, "lost", "by Ray, since its node ran out of memory")
         except (exceptions.RayError, TimeoutError) as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else ""
+            # Ray goes on with identifiers and advice: that is in the log.
+            reason = str(error).strip().partition("\n")[0].partition(". ")[0]
             return Outcome(token, "lost", f"on Ray: {type(error).__name__}: {reason}", trace=str(error))
         if isinstance(reply, bytes):
             self._results[token] = reply
@@ -143,12 +144,13 @@ def connect(address: str | None, workers: int | None = None) -> None:
         if address or os.environ.get("RAY_ADDRESS"):
             ray.init(address=address, **quiet)
         else:
-            ray.init(include_dashboard=False, num_cpus=workers, **quiet)
+            # "local": else Ray looks for traces of a cluster that may be gone, or that has its own number of cores.
+            ray.init(address="local", include_dashboard=False, num_cpus=workers, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(
-            f"--on ray{f':{address}' if address else ''}: no Ray cluster could be reached: {reason}"
-        ) from None
+        place = f"ray:{address}" if address else "ray"
+        token = "; if it asks for a token: RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" if address else ""
+        raise DataError(f"--on {place}: no Ray cluster could be reached: {reason}{token}") from None
 
 
 @ray.remote(num_cpus=1, max_retries=0)

@@ -8,19 +8,22 @@ function rewardCard(run, reward) {
   return el("article", { class: "card" },
     el("div", { class: "reward", text: reward.name }),
     el("div", { class: "big", text: cardTitle(run, reward, certain.length, possible.length) }),
-    chipList(run, certain, "", reward), possible.length && reward.decided ? el("p", { text: `${possible.length} more cannot be ruled out:` }) : null,
-    reward.decided ? chipList(run, possible, "possible", reward) : null,
-    el("p", { text: stateSentence(run, reward, certain) + actionSentence(run, reward) + truthSentence(run, reward) + bootstrapSentence(run, reward) }));
+    chipList(run, certain, "", reward, "certain"), possible.length && reward.decided ? el("p", { text: `${possible.length} more cannot be ruled out:` }) : null,
+    reward.decided ? chipList(run, possible, "possible", reward, "kept") : null,
+    el("p", { text: stateSentence(run, reward, certain) + actionSentence(run, reward) + truthSentence(run, reward) }),
+    run.bootstrap && reward.bootstrap ? el("p", { text: bootstrapSentence(run, reward, certain, possible) }) : null);
 }
 
-function bootstrapSentence(run, reward) {
-  if (!run.bootstrap || !reward.bootstrap) return "";
-  const total = run.bootstrap.replicates, kept = new Set(reward.kept.map(([index]) => index));
-  const always = [...kept].filter((index) => reward.bootstrap[index] === total).length;
-  const others = reward.bootstrap.map((times, index) => [times, index]).filter(([times, index]) => times && !kept.has(index)).sort((a, b) => b[0] - a[0]);
-  const named = others.slice(0, 4).map(([times, index]) => `${run.variables[index]} (${times})`).join(", ");
-  return ` In ${total} logs of resampled episodes, ${always} of the ${kept.size} came out every time` +
-    (others.length ? `; also found, in fewer of them: ${named}${others.length > 4 ? " and others" : ""}.` : ", and nothing else did.");
+// What the numbers on the chips mean, and what came out of resampled logs but not here.
+function bootstrapSentence(run, reward, certain, possible) {
+  const total = run.bootstrap.replicates, times = reward.bootstrap, kept = new Set(reward.kept.map(([index]) => index));
+  const others = times.kept.map((count, index) => [count, index]).filter(([count, index]) => count && !kept.has(index)).sort((a, b) => b[0] - a[0]);
+  const named = others.slice(0, 4).map(([count, index]) => `${run.variables[index]} ${count}/${total}`).join(", ");
+  const meant = [certain.length ? "certainly needed" : "", possible.length ? "not ruled out (dashed)" : ""].filter(Boolean).join(" or ");
+  return (meant ? `The numbers say in how many of ${total} logs with resampled episodes a variable was ${meant}; where there is none, in all. `
+    : `${total} logs with resampled episodes were searched too. `) +
+    (others.length ? `Not kept here, but not ruled out in some of them: ${named}${others.length > 4 ? ` and ${others.length - 4} more` : ""}.`
+      : "No log needed anything else.");
 }
 
 function cardTitle(run, reward, certain, possible) {
@@ -28,9 +31,9 @@ function cardTitle(run, reward, certain, possible) {
   return `${certain} of ${run.variables.length} variables ${possible ? "certainly " : ""}matter`;
 }
 
-// With resampled logs, a variable that did not come out of all of them says of how many it did.
-function chipList(run, entries, className, reward) {
-  const shown = entries.slice(0, 18), times = reward.bootstrap;
+// With resampled logs, a variable that did not come out of all of them as it did here says of how many it did.
+function chipList(run, entries, className, reward, kind) {
+  const shown = entries.slice(0, 18), times = reward.bootstrap && reward.bootstrap[kind];
   const chips = shown.map(([index]) => el("li", {
     class: className, text: run.variables[index] + (times && times[index] < run.bootstrap.replicates ? ` ${times[index]}/${run.bootstrap.replicates}` : ""),
   }));

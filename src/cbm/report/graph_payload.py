@@ -76,13 +76,13 @@ def _bootstrap(graph: CausalGraph) -> dict[str, Any] | None:
     return {"replicates": found.replicates, "edges": counts.tolist()}
 
 
-def _came_out(graph: CausalGraph, reward: str) -> list[int] | None:
-    """In how many resampled logs each variable was in the minimal state."""
+def _came_out(graph: CausalGraph, reward: str) -> dict[str, list[int]] | None:
+    """In how many resampled logs each variable was certainly needed, and in how many it was not ruled out."""
     found = graph.bootstrap
     if found is None or reward not in found.abstraction:
         return None
-    counts: list[int] = np.rint(found.abstraction[reward] * found.replicates).astype(int).tolist()
-    return counts
+    shares = {"certain": found.certain[reward], "kept": found.abstraction[reward]}
+    return {name: np.rint(share * found.replicates).astype(int).tolist() for name, share in shares.items()}
 
 
 def reward_payload(

@@ -14,7 +14,9 @@ import json
 import os
 import secrets
 import socket
+import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl
 """None where the system has no such locks: what the file says counts."""
 NAME = ".lock"
 REFRESH = 30.0
-"""Seconds after which an owner that writes shows that it is still there."""
+"""Seconds after which an owner shows again that it is still there, since it may have nothing to write for hours."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Lock:
         self.path = directory / NAME
         self.owner = Owner(secrets.token_hex(8), os.getpid(), socket.gethostname(), time.time(), command)
         self._handle: int | None = None
-        self._shown = 0.0
+        self._released = threading.Event()
 
     def take(self) -> None:
         """Become the owner, or raise an InUseError that names the present one."""
@@ -74,6 +76,20 @@ class Lock:
                 os.close(handle)
                 raise
             self._handle = handle
+            self._released.clear()
+            threading.Thread(target=self._stay_fresh, daemon=True).start()
+
+    def _stay_fresh(self) -> None:
+        """Touch the file now and then, until the directory is given back or belongs to another."""
+        while not self._released.wait(REFRESH):
+            if not self._is_ours():
+                return
+            with suppress(OSError):
+                os.utime(self.path)
+
+    def _is_ours(self) -> bool:
+        other = read_owner(self.path)
+        return other is not None and other.token == self.owner.token
 
     def _open(self) -> int:
         try:
@@ -89,7 +105,6 @@ class Lock:
                 raise WriteError(f"cannot write {self.path}: no room")
         except OSError as error:
             raise write_failed(self.path, error) from error
-        self._shown = time.monotonic()
 
     def _is_free(self, other: Owner, locked: bool) -> bool:
         """Whether the owner in the file is gone: here if its kernel's lock is, or its process; elsewhere after a
@@ -113,16 +128,13 @@ class Lock:
         if other is None or other.token != self.owner.token:
             holder = "it is gone" if other is None else f"it is held by {other}"
             raise WriteError(f"{self.path.parent}: no longer belongs to this process ({holder}); nothing is written")
-        if time.monotonic() - self._shown > REFRESH:
-            self._shown = time.monotonic()
-            os.utime(self._handle)
 
     def release(self) -> None:
         """Remove the file, if it is still ours, and give the lock back."""
         if self._handle is None:
             return
-        other = read_owner(self.path)
-        if other is not None and other.token == self.owner.token:
+        self._released.set()
+        if self._is_ours():
             self.path.unlink(missing_ok=True)
         os.close(self._handle)
         self._handle = None
