@@ -26,8 +26,9 @@ for run in range(30):
     angle, speed, heat = rng.uniform(-1, 1), 0.0, 20.0
     for step in range(80):
         torque = rng.uniform(-1, 1)
-        parts.append((step * 0.02, angle, speed, heat, rng.normal(), torque, -angle**2, "ok", run))
+        sensors = (step * 0.02, angle, speed, heat, rng.normal())
         angle, speed = angle + 0.2 * speed, 0.8 * speed + 0.3 * torque - 0.1 * angle + 0.02 * rng.normal()
+        parts.append((*sensors, torque, -angle**2, "ok", run))  # the reward of a row: what its torque led to
         heat = 0.9 * heat + 2.0 + 0.5 * abs(torque) + 0.05 * rng.normal()
 names = ["time", "angle", "speed", "heat", "wind", "torque", "reward", "remark", "run"]
 log = pd.DataFrame(parts, columns=names)
@@ -70,9 +71,10 @@ for episode in range(30):
     shoulder, elbow, lamp = rng.uniform(-1, 1, 3)
     for frame in range(80):
         command = rng.uniform(-1, 1, 2)
-        frames.append((episode, frame, [shoulder, elbow, lamp], command.tolist(), -abs(shoulder)))
+        state = [shoulder, elbow, lamp]
         shoulder, elbow = 0.9 * shoulder + 0.3 * command[0], 0.8 * elbow + 0.2 * shoulder + 0.3 * command[1]
         shoulder, elbow, lamp = shoulder + 0.02 * rng.normal(), elbow + 0.02 * rng.normal(), 0.7 * lamp + rng.normal()
+        frames.append((episode, frame, state, command.tolist(), -abs(shoulder)))  # the reward of the state that follows
 episode, frame, state, command, reward = map(list, zip(*frames))
 table = pa.table({
     "observation.state": pa.array(state, pa.list_(pa.float32(), 3)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -299,6 +300,21 @@ def test_refused_before_anything_is_written(
     with pytest.raises(DataError, match=message):
         discover(_easy().head(rows), run=run, **arguments)  # type: ignore[arg-type]
     assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"minutes": "3"}, "minutes must be a number, not str"),
+        ({"steps": 1.5}, "steps must be a whole number, not float"),
+        ({"settings": "fast"}, "settings must be cbm.discovery.settings.Settings, not str"),
+        ({"knowledge": {"forbidden": []}}, "knowledge must be cbm.graph.knowledge.Knowledge, not dict"),
+        ({"run": 3}, "run must be the path of a directory, not int"),
+    ],
+)
+def test_wrong_types_are_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        discover(_easy().head(200), **arguments)
 
 
 def test_directory_of_another_call_is_refused(tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ def test_a_world_of_ones_own() -> None:
     [
         ("contcat", {}, "unknown world 'contcat'; did you mean 'contact'?"),
         ("zzz", {}, "unknown world 'zzz'; there are: contact, light"),
+        ("gymnasium:Pendulum-v1", {}, "only cbm learn takes Gymnasium environments; the worlds here are contact"),
         ("contact", {"bricks": 3}, "contact: unknown option 'bricks'; its options are blocks, distractors"),
         ("light", {"blocks": 3}, "light: unknown option 'blocks'; its options are distractors, world_seed, backend"),
         ("light", {"backend": "mujoco"}, "light: unknown backend 'mujoco'; choose one of numpy"),

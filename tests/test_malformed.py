@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import shutil
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cbm.data.log import read_log
+from cbm.data.readers import READERS
 from cbm.data.roles import Roles
 from cbm.data.transitions import Transitions
 from cbm.errors import DataError
@@ -59,6 +61,113 @@ def test_any_frame(columns: dict[str, list[Any]]) -> None:
     arrays = {name: np.array(values, object) for name, values in columns.items()}
     harmless(arrays, action="*") if all(value.ndim == 1 for value in arrays.values()) else None
     harmless({name: value for name, value in arrays.items() if value.ndim == 1} or {"x": np.zeros(3)})
+
+
+values = st.lists(st.one_of(st.none(), st.floats(), st.integers(-5, 5)), min_size=4, max_size=4)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@FEW
+@given(columns=st.dictionaries(names, values, min_size=1, max_size=5))
+def test_any_frame_of_a_library(library: str, columns: dict[str, list[Any]]) -> None:
+    module = pytest.importorskip(library)
+    plain = {name: [None if value is None else float(value) for value in column] for name, column in columns.items()}
+    frame = module.table(plain) if library == "pyarrow" else module.DataFrame(plain)
+    harmless(frame)
+    harmless(frame, action="*")
+
+
+def test_a_zero_byte_in_the_name_of_a_column_does_not_end_the_process() -> None:
+    polars = pytest.importorskip("polars")
+    harmless(polars.DataFrame({"a\0b": [1.0, 2.0, 3.0], "x": [1.0, 2.0, 4.0]}), action="x")
+
+
+shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
+arrays = st.builds(
+    lambda shape, kind: np.zeros(shape, kind),
+    shapes, st.sampled_from([np.float32, np.int64, bool, np.uint8, "S2", "U2", np.complex64]),
+)  # fmt: skip
+
+
+class MadeUp:
+    """Something with the fields of a buffer, and whatever in them."""
+
+    def __init__(self, fields: dict[str, Any]):
+        vars(self).update(fields)
+
+
+SHOWS = {
+    "stable-baselines3": ["observations", "actions", "rewards", "pos", "full"],
+    "tianshou": ["sample_indices", "maxsize", "prev"],
+}
+"""By these a buffer is known."""
+fields = st.sampled_from([
+    "next_observations", "dones", "timeouts", "buffer_size", "n_envs", "optimize_memory_usage", "generator_ready",
+    "episode_starts", "obs", "obs_next", "act", "rew", "done", "terminated", "truncated", "last_index",
+])  # fmt: skip
+contents = st.one_of(arrays, st.integers(-2, 9), st.booleans(), st.none(), st.text(max_size=2))
+
+
+@pytest.mark.parametrize("library", SHOWS)
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_buffer(library: str, data: Any) -> None:
+    given_fields = data.draw(st.dictionaries(fields, contents))
+    harmless(MadeUp(given_fields | {name: data.draw(contents) for name in SHOWS[library]}))
+
+
+@FEW
+@given(st.dictionaries(st.sampled_from(["obs", "next_obs", "action", "reward", "episode", "names", "kinds", "truth",
+       "terminated", "action_names", "discrete_actions", "low"]), arrays, min_size=1))  # fmt: skip
+def test_any_archive_of_arrays(tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any]) -> None:
+    path = tmp_path_factory.mktemp("npz") / "log.npz"
+    np.savez(path, **content)
+    harmless(path)
+
+
+groups = st.sampled_from(["observations", "actions", "rewards", "terminals", "timeouts", "data/demo_0/obs/x", "data",
+                          "data/demo_0/actions", "data/demo_1/actions", "episode_0/observations", "episode_0/actions",
+                          "episode_0/rewards", "episode_0/terminations", "episode_1/observations/x"])  # fmt: skip
+numbers = arrays.filter(lambda array: array.dtype.kind != "U")  # which HDF5 does not know
+
+
+@FEW
+@given(st.dictionaries(groups, numbers, min_size=1))
+def test_any_tree_of_hdf5(tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any]) -> None:
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path_factory.mktemp("hdf5") / "log.hdf5"
+    with h5py.File(path, "w") as file:
+        for name, value in sorted(content.items()):
+            parts = name.split("/")
+            if not any(isinstance(file.get("/".join(parts[:k])), h5py.Dataset) for k in range(1, len(parts))):
+                file[name] = value
+    harmless(path)
+
+
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-3, 9), st.floats(), st.text(max_size=4)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@FEW
+@given(st.dictionaries(st.sampled_from(["codebase_version", "fps", "features", "data_path", "total_episodes"]),
+       json_values), json_values)  # fmt: skip
+def test_any_description_of_a_lerobot_dataset(
+    tmp_path_factory: pytest.TempPathFactory, info: dict[str, Any], feature: Any
+) -> None:
+    log = WRITERS["lerobot_v3"](tmp_path_factory.mktemp("lerobot"), recording(rows=8))[0]
+    file = log / "meta" / "info.json"
+    sound = json.loads(file.read_text())
+    for content in (info, sound | info, sound | {"features": sound["features"] | {"action": feature}}):
+        file.write_text(json.dumps(content))
+        harmless(log)
+
+
+def test_every_reader_is_tried() -> None:
+    tried = {"ros" if kind in ("mcap", "sqlite3") else kind.partition("_")[0] for kind in [*WRITERS, "mcap", "sqlite3"]}
+    assert tried >= set(READERS)
 
 
 def files_of(kind: str, folder: Path) -> tuple[Path, list[Path]]:

@@ -16,6 +16,7 @@ from cbm.report import write_report
 from test_report import NAMES, make_doubtful_graph, make_graph, save_run  # type: ignore[import-not-found]
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+WebDriverWait = pytest.importorskip("selenium.webdriver.support.ui").WebDriverWait
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
@@ -262,3 +263,31 @@ def test_doubt_is_shown(browser: Any, tmp_path: Path) -> None:
     assert "action \u2192 reward near" in action and "why: near the threshold" in action
     assert "not measured" in hover(browser, 6, 5)
     assert complaints(browser) == []
+
+
+def test_a_small_matrix_is_shown_whole(browser: Any, tmp_path: Path) -> None:
+    """A canvas is 300 pixels wide before it gets its size, which once left scroll bars' room in small frames."""
+    page = tmp_path / "notebook.html"
+    page.write_text(f"<!doctype html><body>{make_graph(('a', 'b', 'c'))._repr_html_()}", encoding="utf-8")
+    open_page(browser, page)
+    browser.switch_to.frame(browser.find_element("css selector", "iframe"))
+    script = """const frame = document.querySelector('.viewport'), canvas = frame.querySelector('canvas');
+        return [canvas.clientWidth, canvas.clientHeight, frame.clientWidth, frame.clientHeight]"""
+    width, height, *room = browser.execute_script(script)
+    browser.switch_to.default_content()
+    assert [width, height] == room
+
+
+def test_a_frame_that_gets_its_width_late_is_drawn_again(browser: Any, tmp_path: Path) -> None:
+    page = tmp_path / "notebook.html"
+    frame = make_graph(("a", "b", "c"))._repr_html_()
+    page.write_text(f"<!doctype html><body><div style='width:0'>{frame}</div>", encoding="utf-8")
+    open_page(browser, page)
+    width = "return document.querySelector('.viewport').clientWidth"
+    browser.switch_to.frame(browser.find_element("css selector", "iframe"))
+    assert browser.execute_script(width) < 50
+    browser.switch_to.default_content()
+    browser.execute_script("document.querySelector('div').style.width = '800px'")
+    browser.switch_to.frame(browser.find_element("css selector", "iframe"))
+    WebDriverWait(browser, 20).until(lambda _: browser.execute_script(width) > 150)
+    browser.switch_to.default_content()

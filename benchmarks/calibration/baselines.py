@@ -1,4 +1,4 @@
-"""Four ways to decide about edges without this package, each with the thresholds a careful person would choose.
+"""Five ways to decide about edges without this package, each with the thresholds a careful person would choose.
 
 - `linear`: |t| > 5 in a linear regression of every next value on all inputs.
 - `additive`: a sum of one piecewise linear function per input; an input is an edge when leaving it out costs
@@ -6,6 +6,7 @@
 - `trees`: boosted trees with permutation importances, see `benchmarks.baselines`.
 - `refits`: a linear fit and boosted trees on what it leaves, fitted again without each input; an input is an edge
   when that costs likelihood on held-out episodes. Only the inputs on which the full model leans most are tried.
+- `pcmci`: PCMCI with partial correlation where tigramite is installed, see `benchmarks.pcmci`.
 
 Conventions on self-edges and still variables are those of `benchmarks.baselines`: of a persistent variable the
 change is predicted, and its self-edge counts as found.
@@ -31,6 +32,7 @@ from benchmarks.baselines import (
     target_values,
 )
 from benchmarks.baselines import linear as linear_regression
+from benchmarks.pcmci import pcmci
 from cbm.data.transitions import Transitions
 
 LARGE_T = 5.0
@@ -114,7 +116,7 @@ def refits(data: Transitions, seed: int = 0) -> Baseline:
 
 
 METHODS: dict[str, Callable[[Transitions, int], Baseline]] = {
-    "linear": linear, "additive": additive, "trees": trees, "refits": refits,
+    "linear": linear, "additive": additive, "trees": trees, "refits": refits, "pcmci": pcmci,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`cbm bench calibration`: discovery, four baselines and the trivial answer on every kind of system.
+"""`cbm bench calibration`: discovery, five baselines and the trivial answer on every kind of system.
 
 Rows are written as they are finished; the same command again goes on where it was stopped.
 """
@@ -19,13 +19,14 @@ from benchmarks.calibration import Options
 from benchmarks.calibration.baselines import METHODS
 from benchmarks.calibration.counts import count_edges, count_states, self_edges, verdicts_of
 from benchmarks.calibration.kinds import KINDS
+from benchmarks.pcmci import NotRun, missing
 from benchmarks.store import Columns, Row, Store, command
 from cbm.data.transitions import Transitions
 from cbm.discovery.discover import discover
 from cbm.discovery.settings import Settings
 from cbm.errors import DataError
 
-OURS, TRIVIAL = "cbm", "self-edges"
+OURS, PEER, TRIVIAL = "cbm", "pcmci", "self-edges"
 FEWEST_ROWS = 200
 TEXT, WHOLE = ("kind", "method"), ("seed", "transitions")
 EDGES = (
@@ -42,6 +43,8 @@ def run(options: Options) -> dict[str, Any]:
     console, store = Console(), Store(options.out, COLUMNS)
     if options.discovery and options.workers > 1 and "workers" not in inspect.signature(discover).parameters:
         console.print("discovery runs in one process: it takes no number of workers")
+    if options.baselines and missing():
+        console.print(f"{PEER} is skipped: {missing()}", soft_wrap=True)
     rows: list[Row] = []
     for kind in options.kinds:
         for seed in (options.seed + offset for offset in options.seeds):
@@ -76,7 +79,12 @@ def _one_data_set(kind: str, seed: int, options: Options, store: Store, console:
         row = store.find(key)
         if row is None:
             data = KINDS[kind](seed, count) if data is None else data
-            row = {**dict.fromkeys(COLUMNS.all), **key, **_measured(method, data, seed, options.workers)}
+            try:
+                measured = _measured(method, data, seed, options.workers)
+            except NotRun as reason:
+                console.print(f"{kind}, seed {seed}, {method} is skipped: {reason}", soft_wrap=True)
+                continue
+            row = {**dict.fromkeys(COLUMNS.all), **key, **measured}
             store.add(row)
             console.print(_line(row), soft_wrap=True)
         rows.append(row)
@@ -85,7 +93,8 @@ def _one_data_set(kind: str, seed: int, options: Options, store: Store, console:
 
 def _methods(options: Options) -> tuple[str, ...]:
     ours = (OURS,) if options.discovery else ()
-    return (*ours, *(METHODS if options.baselines else ()), TRIVIAL)
+    others = [name for name in METHODS if name != PEER or not missing()] if options.baselines else []
+    return (*ours, *others, TRIVIAL)
 
 
 def _measured(method: str, data: Transitions, seed: int, workers: int) -> Row:

@@ -198,7 +198,7 @@ def _rest(header: Mapping[str, str], claimed: set[str]) -> tuple[list[str], list
     there = set(free)
     later = {name for name in free if name.startswith("next_") and name.removeprefix("next_") in there}
     free = [name for name in free if name not in later]
-    return free, [f"obs: the other {len(free)} columns of numbers"] if free else []
+    return free, [f"obs: the other {len(free):,} columns of numbers"] if free else []
 
 
 def _assembled(

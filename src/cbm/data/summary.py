@@ -61,8 +61,8 @@ def warnings(result: dict[str, Any], data: Transitions) -> list[str]:
         said.append(f"{len(data)} transitions are too few: cbm discover needs {SHORTEST}")
     elif len(data) < ROWS_PER_VARIABLE * columns:
         said.append(
-            f"{len(data)} transitions are few for {columns} variables and actions: "
-            f"expect undecided cells below about {ROWS_PER_VARIABLE * columns}"
+            f"{len(data):,} transitions are few for {columns:,} variables and actions: "
+            f"with fewer than about {ROWS_PER_VARIABLE * columns:,}, expect undecided cells"
         )
     if result["constants"]:
         said.append(f"constant: {listing(result['constants'])} (remove, or pass --allow-constant)")

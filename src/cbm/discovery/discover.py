@@ -14,6 +14,7 @@ import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def discover(
     steps: int | None = None,
     settings: Settings | None = None,
     seed: int = 0,
-    run: Path | None = None,
+    run: str | PathLike[str] | None = None,
     knowledge: Knowledge | None = None,
     progress: Progress | None = None,
     workers: int | None = None,
@@ -84,7 +85,8 @@ def discover(
     graph says how often each edge and each variable of a minimal state came out.
     """
     data = as_transitions(data, Roles.of(obs=obs, action=action, reward=reward, episode=episode, time=time))
-    files = RunFiles(run, data, settings or Settings(), seed, knowledge)
+    _check_types(steps=steps, minutes=minutes, settings=settings, run=run, knowledge=knowledge)
+    files = RunFiles(None if run is None else Path(run), data, settings or Settings(), seed, knowledge)
     if (finished := files.finished()) is not None and not lacks_bootstrap(finished, bootstrap):
         return finished
     _check(data, minutes, steps, settings or Settings(), knowledge)
@@ -141,6 +143,23 @@ def fit(
     predictor = job.predictor(graph) if predict else None
     files.finish(graph, predictor, job.held(), clock.perf_counter() - started + earlier, job.updates())
     return Discovery(graph, predictor)
+
+
+EXPECTED: dict[str, tuple[Any, str]] = {
+    "steps": (int | np.integer, "a whole number"),
+    "minutes": (int | float | np.number, "a number"),
+    "settings": (Settings, "cbm.discovery.settings.Settings"),
+    "run": (str | PathLike, "the path of a directory"),
+    "knowledge": (Knowledge, "cbm.graph.knowledge.Knowledge"),
+}
+"""What callers may pass, with the words for it."""
+
+
+def _check_types(**given: object) -> None:
+    for name, value in given.items():
+        expected, words = EXPECTED[name]
+        if value is not None and (not isinstance(value, expected) or isinstance(value, bool)):
+            raise TypeError(f"{name} must be {words}, not {type(value).__name__}")
 
 
 def _check(

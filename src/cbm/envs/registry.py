@@ -123,6 +123,8 @@ def make_world(name: str, **options: Any) -> World:
     `distractors`, which adds so many controllable and as many uncontrollable ones unless the world has
     distractors of its own.
     """
+    if name.startswith("gymnasium:"):
+        raise DataError(f"{name}: only cbm learn takes Gymnasium environments; the worlds here are {', '.join(WORLDS)}")
     if name not in WORLDS:
         raise unknown_name("unknown world", name, WORLDS)
     entry = WORLDS[name]

@@ -79,6 +79,7 @@ function sizeFrame(view, room) {
   view.frame.style.height = height + 2 + (view.width > room ? 14 : 0) + "px";
   view.extent.style.width = view.width + "px";
   view.extent.style.height = view.height + "px";
+  view.canvas.style.width = view.canvas.style.height = "0";  // its old size would call for scroll bars that nobody needs
   view.frameWidth = Math.min(view.width, view.frame.clientWidth);  // scroll bars may take no room at all
   view.frameHeight = Math.min(view.height, view.frame.clientHeight);
   const ratio = window.devicePixelRatio || 1;

@@ -13,8 +13,15 @@ function start() {
   });
   page.replaceChildren(el("div", { class: "run" }, cards.length ? el("div", { class: "cards" }, ...cards) : null,
     heat.legend, el("div", {}, heat.frame)));
-  heat.redraw();
-  window.addEventListener("resize", heat.redraw);
+  // A frame may have no width yet when its script runs, and gets it without an event of the window.
+  let width = -1;
+  const fit = () => {
+    if (page.clientWidth === width) return;
+    width = page.clientWidth;
+    heat.redraw();
+  };
+  fit();
+  new ResizeObserver(fit).observe(page);
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", heat.redraw);
 }
 

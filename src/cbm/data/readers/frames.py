@@ -33,13 +33,19 @@ def _has_columns(source: Any) -> bool:
 def read(frame: Any, roles: Roles) -> Reading:
     """One table with a row for each time step."""
     try:
-        if find_spec("pyarrow") is not None and hasattr(frame, "__arrow_c_stream__"):
+        if find_spec("pyarrow") is not None and hasattr(frame, "__arrow_c_stream__") and not _has_zero_bytes(frame):
             return arrow.from_table(_to_arrow(frame), roles, "frame")
         return _by_columns(columns_of(frame), roles)
     except DataError:
         raise
     except Exception as error:
         raise DataError(f"the table cannot be read: {reason(error)}") from None
+
+
+def _has_zero_bytes(frame: Any) -> bool:
+    """In a column's name: Arrow's interface ends a name there, and polars ends the whole process."""
+    columns = getattr(frame, "columns", ())
+    return isinstance(columns, list) and any("\0" in str(name) for name in columns)
 
 
 def read_episodes(frames: Mapping[Any, Any], roles: Roles) -> Reading:
