@@ -118,7 +118,7 @@ def _contact() -> Transitions:
         return [after, 0.3 * grip + a[:, 1], np.where(held, np.clip(block + move, -1, 1), block), s[:, 3],
                 rng.normal(size=len(s))]  # fmt: skip
 
-    start = np.random.default_rng(0).uniform(-1, 1, (500, 5))
+    start = np.random.default_rng(0).uniform(-1, 1, (250, 5))
     parents = {"hand": "hand A", "grip": "grip A", "block": "hand grip block A", "fixed": "fixed", "noise": ""}
     return _simulate(step, start, "hand grip block fixed noise", parents)
 

@@ -143,7 +143,8 @@ def connect(address: str | None, workers: int | None = None) -> None:
         if address or os.environ.get("RAY_ADDRESS"):
             ray.init(address=address, **quiet)
         else:
-            ray.init(include_dashboard=False, num_cpus=workers, **quiet)
+            # "local": a cluster that somebody else has started on this machine is not ours to use
+            ray.init(address="local", include_dashboard=False, num_cpus=workers, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DataError(
