@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from cbm.graph import CausalGraph, RewardGraph
 from logs import good  # type: ignore[import-not-found]
 
 draw_without_display()  # before any test imports MuJoCo
+# What Tianshou and robosuite compile when it is first used takes longer than the little that tests do with it.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 Result = tuple[int, str, str]
 ROWS = 40
 

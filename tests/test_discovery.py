@@ -213,7 +213,7 @@ def test_preset_paper_end_to_end(tmp_path: Path) -> None:
     data = _easy().head(1000)
     data = replace(data, rewards={"pay": data.next_obs[:, 0] + rng.normal(0, 0.1, len(data))})
     settings = replace(preset("paper"), evaluation_rows=100)
-    graph = discover(data, steps=10, settings=settings, run=tmp_path)
+    graph = discover(data, steps=10, settings=settings, run=tmp_path, workers=0)
     stored = CausalGraph.load(tmp_path)
     assert np.array_equal(stored.adjacency, graph.adjacency) and np.isfinite(stored.cmi).all()
     assert (stored.adjacency == (stored.cmi >= settings.epsilon)).all() and stored.threshold == 0.02
@@ -267,7 +267,7 @@ def test_knowledge_is_enforced(tmp_path: Path) -> None:
     knowledge = Knowledge(
         required=frozenset({("z", "y"), ("y", "reward:luck")}), forbidden=frozenset({("y", "x"), ("z", "reward:sum")})
     )
-    data = _rewarded()
+    data = _rewarded().head(2000)
     graph = discover(data, settings=SMALL, workers=0, knowledge=knowledge, run=tmp_path)
     assert "z" in graph.parents("y") and "y" not in graph.parents("x")
     assert "y" in graph.rewards["luck"].parents and "z" not in graph.rewards["sum"].parents

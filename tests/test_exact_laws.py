@@ -12,9 +12,8 @@ from benchmarks.calibration.system import simulate
 from cbm.discovery.discover import discover
 
 
-@pytest.mark.parametrize(
-    ("system", "seed"), [(limits.controlled_arm, 1), pytest.param(limits.tanks, 3, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("system", "seed"), [(limits.controlled_arm, 1), (limits.tanks, 3)])
 def test_no_false_edge_into_an_exact_law_with_limits(system: limits.Maker, seed: int) -> None:
     """An integrator that is rarely clipped, tanks that overflow: speeds and meters go with what they really need."""
     data = simulate(system(seed), 12_000, seed)
