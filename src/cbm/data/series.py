@@ -16,8 +16,8 @@ import numpy as np
 
 from cbm.data.factors import MAX_CATEGORIES
 from cbm.data.jumps import find_jumps
+from cbm.data.reading_notes import ReadingNotes
 from cbm.data.roles import FLAGS, Roles, Selection
-from cbm.data.understood import Understood
 from cbm.errors import DataError
 
 Arrays = dict[str, np.ndarray]
@@ -45,7 +45,7 @@ class Reading:
     """Arrays of the contract, and how they were found."""
 
     arrays: Arrays
-    understood: Understood
+    understood: ReadingNotes
 
 
 def read_table(table: Table, selection: Selection, roles: Roles, reader: str) -> Reading:
@@ -54,7 +54,7 @@ def read_table(table: Table, selection: Selection, roles: Roles, reader: str) ->
     rows = len(next(iter(columns.values()))) if columns else 0
     if not rows:
         raise DataError("the table has no rows")
-    understood = Understood(reader, rows, not selection.next_obs)
+    understood = ReadingNotes(reader, rows, not selection.next_obs)
     numbers = {name: _numbers(name, columns[name]) for name in dict.fromkeys(selection.values())}
     present = _presence(numbers, roles, understood)
     arrays = _arrays(numbers, selection)
@@ -76,7 +76,7 @@ def read_table(table: Table, selection: Selection, roles: Roles, reader: str) ->
     return Reading(paired | {"action": discrete} | names | table.about, understood)
 
 
-def _presence(numbers: Arrays, roles: Roles, understood: Understood) -> dict[str, np.ndarray]:
+def _presence(numbers: Arrays, roles: Roles, understood: ReadingNotes) -> dict[str, np.ndarray]:
     """Columns with empty cells, and where they have a value."""
     present: dict[str, np.ndarray] = {}
     touched = np.zeros(understood.rows, bool)
@@ -119,7 +119,7 @@ def _all(present: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
 
 def _paired(
     arrays: Arrays, columns: Mapping[str, np.ndarray], selection: Selection, present: Mapping[str, np.ndarray],
-    understood: Understood,
+    understood: ReadingNotes,
 ) -> tuple[Arrays, Selection]:  # fmt: skip
     """Transitions of a time series: each row with the one that follows it."""
     rows = understood.rows
@@ -148,7 +148,7 @@ def _paired(
     return paired, selection
 
 
-def _nothing_left(understood: Understood) -> str:
+def _nothing_left(understood: ReadingNotes) -> str:
     said = f"a time series of {understood.rows} rows without two consecutive rows of one episode"
     reasons = [
         f"column {name!r}, row {row}: the cell is empty, nan"
@@ -159,7 +159,7 @@ def _nothing_left(understood: Understood) -> str:
 
 
 def _episodes(
-    columns: Mapping[str, np.ndarray], selection: Selection, arrays: Arrays, understood: Understood
+    columns: Mapping[str, np.ndarray], selection: Selection, arrays: Arrays, understood: ReadingNotes
 ) -> tuple[np.ndarray, np.ndarray]:
     """Episode of each row, and whether it has one; from a column, or from flags at the ends."""
     rows = understood.rows
@@ -234,7 +234,7 @@ def _seconds(name: str, row: int, cell: object) -> float:
         raise DataError(f"column {name!r}, row {row}: {text!r:.60} is neither a number nor a date (ISO 8601)") from None
 
 
-def _order(episode: np.ndarray, time: np.ndarray | None, selection: Selection, understood: Understood) -> np.ndarray:
+def _order(episode: np.ndarray, time: np.ndarray | None, selection: Selection, understood: ReadingNotes) -> np.ndarray:
     """Rows in the order of time within their episodes, where a log mixes several of them."""
     rows = np.arange(len(episode))
     if time is None or not selection.episode:
@@ -249,7 +249,7 @@ def _order(episode: np.ndarray, time: np.ndarray | None, selection: Selection, u
 
 def _timed(
     time: np.ndarray, episode: np.ndarray, follows: np.ndarray, order: np.ndarray, selection: Selection,
-    understood: Understood,
+    understood: ReadingNotes,
 ) -> tuple[np.ndarray, np.ndarray, Selection]:  # fmt: skip
     """Only rows one step apart follow each other; time that goes back begins a new episode."""
     steps = np.diff(time)

@@ -8,8 +8,8 @@ import numpy as np
 
 from cbm.data.jumps import find_jumps
 from cbm.data.log import Log
+from cbm.data.reading_notes import listing
 from cbm.data.transitions import Transitions
-from cbm.data.understood import listing
 
 ROWS_PER_VARIABLE = 20
 """With fewer transitions for each variable and action, weak effects cannot be told from chance."""

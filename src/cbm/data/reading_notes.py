@@ -12,7 +12,7 @@ SHOWN = 5
 
 
 @dataclass
-class Understood:
+class ReadingNotes:
     """Filled by the readers, shown by `cbm check` and before `cbm discover`."""
 
     reader: str
