@@ -247,8 +247,8 @@ def test_restored_dynamics_and_methods_go_on_with_equal_numbers(data: Transition
     whole, second = both(), both()
     for rows in (2000, 3000):
         learn(whole, rows)
-    for part, restored in zip(whole, second):
-        restored.restore(part.tensors())
+    second[0].restore(whole[0].tensors())
+    second[1].restore(whole[1].tensors())
     assert (second[1].mask() == whole[1].mask()).all()
     assert learn(second, 5000) == learn(whole, 5000)
     for k in range(2):
