@@ -18,7 +18,7 @@ SPEC := pyproject.toml constraints.txt
 CODE := $(wildcard src tests benchmarks examples docs)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow torture lint format docs bench clean
+.PHONY: help setup demo test test-slow coverage torture lint format docs bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -35,6 +35,9 @@ test: $(VENV)/.stamp-dev ## the fast tests
 
 test-slow: $(VENV)/.stamp-dev ## the tests marked slow
 	$(PY) -m pytest -m slow --timeout 3600 $(ARGS) || test $$? -eq 5  # 5: no test is marked slow
+
+coverage: $(VENV)/.stamp-dev ## the fast tests with the lines of src that they reach; htmlcov/index.html shows them
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report term:skip-covered --cov-report html $(ARGS)
 
 torture: $(VENV)/.stamp-dev ## kill -9 at random moments and malformed inputs; ARGS="--kills 20 --inputs 2000" for less
 	OMP_NUM_THREADS=1 $(PY) -m tests.torture $(ARGS)
@@ -55,7 +58,7 @@ bench: $(VENV)/.stamp-bench ## time and accuracy of discovery
 	$(VENV)/bin/cbm bench $(ARGS)
 
 clean: ## remove the virtual environment, caches and build output (runs/ stays)
-	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
 	find . -name .git -prune -o -name __pycache__ -type d -exec rm -rf {} +
 	rm -rf src/*.egg-info
 

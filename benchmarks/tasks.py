@@ -80,7 +80,7 @@ def main(options: Options) -> dict[str, Any]:
     for method in options.methods:
         method_row(method)  # an unknown one is refused before hours of work
     if options.quick:
-        options = replace(options, seeds=(0,), tasks=options.tasks[:1], methods=("oracle", "full"), steps=1200)
+        options = replace(options, seeds=(0,), tasks=options.tasks[:1], methods=("oracle", "full"), steps=400)
     console, store = Console(), Store(options.out, COLUMNS)
     cells = [
         (task, method, options.seed + offset)
@@ -108,7 +108,7 @@ def _row(options: Options, task: str, method: str, seed: int) -> Row:
     run = options.runs / f"{options.world}-{task}-{method}-{seed}"
     _call(_learn_command(options, task, method, seed, run))  # a finished run stays; one of another command is refused
     if not (run / "evaluation.json").exists():
-        _call(["evaluate", str(run), "--ood", "--json"])
+        _call(["evaluate", str(run), "--ood", "--json", *(["--episodes", "5"] if options.quick else [])])
     config = json.loads((run / "config.json").read_text())
     row: Row = {**dict.fromkeys(COLUMNS.all), **_key(options, task, method, seed)}
     row["demonstrations"] = config["demonstrations"]

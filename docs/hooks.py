@@ -8,7 +8,7 @@ import inspect
 import re
 import textwrap
 import typing
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -87,10 +87,13 @@ def _kind(hint: Any) -> str:
 
 
 def _docstrings(options: type) -> dict[str, str]:
-    """The text under each field of a dataclass."""
+    """The text under each field of a dataclass, those it inherits among them."""
+    found: dict[str, str] = {}
+    for base in options.__bases__:
+        if is_dataclass(base):
+            found |= _docstrings(base)
     [body] = ast.parse(textwrap.dedent(inspect.getsource(options))).body
     assert isinstance(body, ast.ClassDef)
-    found: dict[str, str] = {}
     for field, text in zip(body.body, body.body[1:]):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
             assert isinstance(field.target, ast.Name)

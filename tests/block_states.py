@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 
 from cbm.envs.manipulation.block import BlockWorld
+from manipulation_states import Actions, placed_in, stepped  # type: ignore[import-not-found]
 
 OPEN, CLOSE = -1.0, 1.0
 
@@ -21,17 +22,7 @@ def start(n: int = 1, seed: int = 0) -> np.ndarray:
 
 
 def placed(state: np.ndarray, **quantities: tuple[float, ...]) -> np.ndarray:
-    """The state with some physical quantities set, by their names."""
-    block = world()
-    state = state.copy()
-    for name, values in quantities.items():
-        if name in block.backend.columns:
-            state[:, : block.backend.size] = block.backend.write(
-                state[:, : block.backend.size], name, np.tile(values, (len(state), 1))
-            )
-        else:
-            state[:, block.columns[name]] = values
-    return state
+    return placed_in(world(), state, **quantities)
 
 
 def clear_table(seed: int = 0) -> np.ndarray:
@@ -48,12 +39,8 @@ def clear_table(seed: int = 0) -> np.ndarray:
     )
 
 
-def run(state: np.ndarray, *actions: tuple[tuple[float, float, float, float], int]) -> np.ndarray:
-    rng = np.random.default_rng(0)
-    for action, steps in actions:
-        for _ in range(steps):
-            state = world().step(state, np.tile(action, (len(state), 1)), rng)
-    return state
+def run(state: np.ndarray, *actions: Actions) -> np.ndarray:
+    return stepped(world(), state, *actions)
 
 
 def held() -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,11 @@ from cbm.cli import main as cli
 from cbm.data.transitions import Transitions
 from cbm.envs.screen import draw_without_display
 from cbm.graph import CausalGraph, RewardGraph
+from logs import good  # type: ignore[import-not-found]
 
 draw_without_display()  # before any test imports MuJoCo
+# What Tianshou and robosuite compile when it is first used takes longer than the little that tests do with it.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 Result = tuple[int, str, str]
 ROWS = 40
 
@@ -70,16 +74,9 @@ def saved(tmp_path: Path) -> Callable[..., Path]:
     """Writes a small sound log under a name; changes replace arrays, a change to None leaves one out."""
 
     def save(name: str, **changes: Any) -> Path:
-        rng = np.random.default_rng(0)
-        arrays = {
-            "obs": rng.normal(size=(ROWS, 3)),
-            "action": rng.normal(size=(ROWS, 2)),
-            "next_obs": rng.normal(size=(ROWS, 3)),
-            "reward_go": rng.normal(size=ROWS),
-            "names": np.array(["x", "speed", "door"]),
-        }
-        given = {key: value for key, value in (arrays | changes).items() if value is not None}
-        np.savez(tmp_path / name, **given)
+        arrays = good(rows=ROWS)
+        arrays["reward_go"] = arrays.pop("reward")
+        np.savez(tmp_path / name, **{key: value for key, value in (arrays | changes).items() if value is not None})
         return tmp_path / name
 
     return save

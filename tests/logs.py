@@ -12,14 +12,14 @@ from cbm.data.transitions import Transitions
 ROWS = 30
 
 
-def good(**changes: Any) -> dict[str, Any]:
+def good(rows: int = ROWS, **changes: Any) -> dict[str, Any]:
     """Arrays of a sound file; a change to None leaves the array out."""
     rng = np.random.default_rng(0)
     arrays = {
-        "obs": rng.normal(size=(ROWS, 3)),
-        "action": rng.normal(size=(ROWS, 2)),
-        "next_obs": rng.normal(size=(ROWS, 3)),
-        "reward": rng.normal(size=ROWS),
+        "obs": rng.normal(size=(rows, 3)),
+        "action": rng.normal(size=(rows, 2)),
+        "next_obs": rng.normal(size=(rows, 3)),
+        "reward": rng.normal(size=rows),
         "names": np.array(["x", "speed", "door"]),
     }
     return {name: value for name, value in (arrays | changes).items() if value is not None}

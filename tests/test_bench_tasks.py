@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +14,24 @@ import pytest
 pytest.importorskip("tianshou")
 
 from benchmarks import tasks
+from cbm.cli.main import main
 from cbm.errors import DataError
+
+
+def called_here(arguments: list[str]) -> None:
+    """A command in this process: each one of its own would load torch again."""
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+        code = main(arguments)
+    if code:
+        raise DataError(errors.getvalue())
 
 
 def test_rows_of_a_quick_comparison_and_what_is_not_computed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = tasks.Options(quick=True, runs=tmp_path / "runs", out=tmp_path / "rows.csv")
+    monkeypatch.setattr(tasks, "_call", called_here)
+    options = tasks.Options(quick=True, workers=1, runs=tmp_path / "runs", out=tmp_path / "rows.csv")
     made = tasks.main(options)
     assert [(row["task"], row["method"]) for row in made["rows"]] == [("pick", "oracle"), ("pick", "full")]
     oracle, full = made["rows"]

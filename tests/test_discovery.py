@@ -119,7 +119,7 @@ def _contact() -> Transitions:
         return [after, 0.3 * grip + a[:, 1], np.where(held, np.clip(block + move, -1, 1), block), s[:, 3],
                 rng.normal(size=len(s))]  # fmt: skip
 
-    start = np.random.default_rng(0).uniform(-1, 1, (500, 5))
+    start = np.random.default_rng(0).uniform(-1, 1, (250, 5))
     parents = {"hand": "hand A", "grip": "grip A", "block": "hand grip block A", "fixed": "fixed", "noise": ""}
     return _simulate(step, start, "hand grip block fixed noise", parents)
 
@@ -214,7 +214,7 @@ def test_preset_paper_end_to_end(tmp_path: Path) -> None:
     data = _easy().head(1000)
     data = replace(data, rewards={"pay": data.next_obs[:, 0] + rng.normal(0, 0.1, len(data))})
     settings = replace(preset("paper"), evaluation_rows=100)
-    graph = discover(data, steps=10, settings=settings, run=tmp_path)
+    graph = discover(data, steps=10, settings=settings, run=tmp_path, workers=0)
     stored = CausalGraph.load(tmp_path)
     assert np.array_equal(stored.adjacency, graph.adjacency) and np.isfinite(stored.cmi).all()
     assert (stored.adjacency == (stored.cmi >= settings.epsilon)).all() and stored.threshold == 0.02
@@ -268,7 +268,7 @@ def test_knowledge_is_enforced(tmp_path: Path) -> None:
     knowledge = Knowledge(
         required=frozenset({("z", "y"), ("y", "reward:luck")}), forbidden=frozenset({("y", "x"), ("z", "reward:sum")})
     )
-    data = _rewarded()
+    data = _rewarded().head(2000)
     graph = discover(data, settings=SMALL, workers=0, knowledge=knowledge, run=tmp_path)
     assert "z" in graph.parents("y") and "y" not in graph.parents("x")
     assert "y" in graph.rewards["luck"].parents and "z" not in graph.rewards["sum"].parents

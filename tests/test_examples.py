@@ -104,13 +104,13 @@ def test_tianshou(contact_run: Path, tmp_path: Path) -> None:
 
 
 def test_a_log_of_ones_own(tmp_path: Path) -> None:
-    budget = ("--transitions", 6000, "--preset", "debug")
+    budget = ("--transitions", 4000, "--preset", "debug")
     out = run_example("own_log", *budget, "--out", tmp_path)
-    assert "6000 rows, 30 episodes, 5 variables, rewards: upright" in out
+    assert "4000 rows, 20 episodes, 5 variables, rewards: upright" in out
     assert "torque_meter <- action\n" in out and "temperature <- temperature\n" in out
     assert "upright needs cos, sin, speed\n" in out
     assert "an agent sees {'cos': " in out
-    assert len(Transitions.load(tmp_path / "log.npz")) == 6000
+    assert len(Transitions.load(tmp_path / "log.npz")) == 4000
     assert CausalGraph.load(tmp_path / "run").abstraction("upright") == ("cos", "sin", "speed")
 
 

@@ -165,7 +165,7 @@ def test_evaluate_somewhere_else_with_another_seed(run: Run, learned: Path, tmp_
 
 
 def test_prediction_errors(run: Run, learned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assess, "ROWS", 1500)
+    monkeypatch.setattr(assess, "ROWS", 500)
     monkeypatch.setattr(prediction, "preset", lambda name, model: preset("debug", model))
     code, out, err = run("evaluate", learned, "--episodes", 1, "--prediction", "--updates", 40, "--out", tmp_path / "e")
     assert code == 0 and "noise for distractors" in out, err
@@ -223,19 +223,19 @@ WITHOUT_TIANSHOU = """
 import sys
 sys.modules["tianshou"] = None  # its import fails
 from cbm.cli.main import main
-sys.exit(main(sys.argv[1:]))
+at = sys.argv.index("--then")
+sys.exit(main(sys.argv[1:at]) or main(sys.argv[at + 1:]))
 """
 
 
 def test_without_tianshou(tmp_path: Path) -> None:
     """Nothing at run time needs it, in `learn` as in `evaluate`."""
-    for arguments in (
-        ["learn", "light", "--method", "full", "--out", "run", "--quiet", "--json", *SMALL],
-        ["evaluate", "run", "--episodes", "2", "--json"],
-    ):
-        command = [sys.executable, "-c", WITHOUT_TIANSHOU, *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+    learn = ["learn", "light", "--method", "full", "--out", "run", "--quiet", "--json", *SMALL]
+    evaluate = ["evaluate", "run", "--episodes", "2", "--json"]
+    command = [sys.executable, "-c", WITHOUT_TIANSHOU, *map(str, [*learn, "--then", *evaluate])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "evaluation.json").is_file()
 
 
 def test_a_graph_of_another_environment(run: Run, refused: Any, tmp_path: Path, dynamics: Any) -> None:

@@ -85,7 +85,7 @@ def test_short_episodes_bound_the_steps(log: Transitions) -> None:
 
 
 def test_the_model_of_a_finished_discovery(tmp_path: Path) -> None:
-    data = collect(make_world("light"), 1500)
+    data = collect(make_world("light"), 1000)
     settings = replace(preset("debug"), prediction_updates=40)
     discover(data, settings=settings, seed=4, run=tmp_path, workers=0)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
@@ -96,7 +96,7 @@ def test_the_model_of_a_finished_discovery(tmp_path: Path) -> None:
     assert expected is not None
     assert (found.predictor.step(data.obs, data.action) == expected.step(data.obs, data.action)).all()
     assert not set(found.held.episode) & set(found.train.episode)
-    assert stored(tmp_path, collect(make_world("light"), 1500, seed=1)) is None  # another log
+    assert stored(tmp_path, collect(make_world("light"), 1000, seed=1)) is None  # another log
     (tmp_path / "result.json").unlink()
     assert stored(tmp_path, data) is None  # not finished
 

@@ -64,14 +64,15 @@ def _parents(learner: OnlineReward, d: int = D) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("reward", "parents"), [("product", [0, 1]), ("goal", [0]), ("switch", [1, 3]), ("hit", [0]), ("never", [])]
+    ("reward", "parents", "updates"),
+    [("product", [0, 1], 120), ("goal", [0], 120), ("switch", [1, 3], 60), ("hit", [0], 60), ("never", [], 20)],
 )
-def test_parents(reward: str, parents: list[int]) -> None:
+def test_parents(reward: str, parents: list[int], updates: int) -> None:
     data = _log(6000, reward)
     learner = OnlineReward(reward, SMALL)
     assert learner.verdicts() is None
     for rows in (4000, 6000):
-        numbers = learner.learn(*_split(data.head(rows)), updates=120)
+        numbers = learner.learn(*_split(data.head(rows)), updates=updates)
         assert _parents(learner) == parents
     assert np.isfinite(list(numbers.values())).all() and numbers["rows"] == 4800
 
@@ -102,18 +103,18 @@ def test_a_restored_learner_goes_on_with_equal_numbers() -> None:
     data = _log(6000, "product")
     parts = [_split(data.head(rows)) for rows in (2000, 3000, 4500, 6000)]
     whole = OnlineReward("product", SMALL)
-    numbers = [whole.learn(*part, updates=20) for part in parts]
+    numbers, states = [], []
+    for part in parts:
+        numbers.append(whole.learn(*part, updates=5))
+        states.append(whole.tensors())
     for stop in range(1, len(parts)):
-        first = OnlineReward("product", SMALL)
-        for part in parts[:stop]:
-            first.learn(*part, updates=20)
         second = OnlineReward("product", SMALL)
-        second.restore(first.tensors())
-        assert [second.learn(*part, updates=20) for part in parts[stop:]] == numbers[stop:]
-        wanted, found = whole.tensors(), second.tensors()
-        assert wanted.keys() == found.keys()
-        for name, value in wanted.items():
-            assert torch.equal(value, found[name]), name
+        second.restore(states[stop - 1])
+        assert [second.learn(*part, updates=5) for part in parts[stop:]] == numbers[stop:]
+        expected, actual = whole.tensors(), second.tensors()
+        assert expected.keys() == actual.keys()
+        for name, value in expected.items():
+            assert torch.equal(value, actual[name]), name
 
 
 def test_a_learner_that_has_seen_nothing_can_be_stored() -> None:
@@ -204,6 +205,7 @@ def _contact(task: str, calls: list[int], updates: int, seed: int = 0) -> list[i
     return wrong
 
 
+@pytest.mark.slow
 def test_contact_world() -> None:
     """`stack` is made of nine variables; the gripper, closed when hand and block meet, tells of it too."""
     assert _contact("stack", [10_000, 15_000], updates=250)[-1] == 0

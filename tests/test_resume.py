@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -128,8 +129,11 @@ def test_reference_reports_every_stage(data: Transitions, tmp_path: Path) -> Non
     assert steps == [50, 100, 150] or steps == [50, 100, 150, 160]
 
 
-def test_killed_again_and_again(reference: Path, tmp_path: Path) -> None:
-    """From outside as soon as a job is stored, then in later stages; each time a fresh process with a worker."""
+def test_killed_again_and_again(data: Transitions, reference: Path, tmp_path: Path) -> None:
+    """From outside as soon as a job is stored, then in later stages; each time a fresh process with a worker.
+
+    Whoever goes on need not have one.
+    """
     run = tmp_path / "run"
     child = _child(run)
     deadline = time.monotonic() + 100
@@ -142,7 +146,7 @@ def test_killed_again_and_again(reference: Path, tmp_path: Path) -> None:
     for stage, times in (("measuring", 3), ("prediction", 2)):
         assert _child(run, stage, times).wait() == -signal.SIGKILL
         assert not (run / "result.json").exists()
-    assert _child(run).wait() == 0
+    _discover(data, run)
     _same(run, reference)
 
 
@@ -156,14 +160,23 @@ def test_stopped_without_a_chance_to_save(
     _same(tmp_path, reference)
 
 
+@pytest.fixture(scope="module")
+def stopped(data: Transitions, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that stopped while it tested predictions, with a checkpoint after each step."""
+    run = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint_module, "EVERY_SECONDS", 0.0)
+        with pytest.raises(Stop):
+            _discover(data, run, _stopper("prediction", 3))
+    return run
+
+
 def test_stopped_with_a_checkpoint_a_step_back(
-    data: Transitions, reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Transitions, reference: Path, stopped: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(checkpoint_module, "EVERY_SECONDS", 0.0)
-    with pytest.raises(Stop):
-        _discover(data, tmp_path, _stopper("prediction", 3))
-    _discover(data, tmp_path)
-    _same(tmp_path, reference)
+    run = Path(shutil.copytree(stopped, tmp_path / "run"))
+    _discover(data, run)
+    _same(run, reference)
 
 
 def test_finished_jobs_are_not_run_again(data: Transitions, reference: Path, tmp_path: Path) -> None:
@@ -216,17 +229,15 @@ def _damage(path: Path, damage: str) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_checkpoint_starts_again(
-    data: Transitions, reference: Path, tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+    data: Transitions, reference: Path, stopped: Path, tmp_path: Path, damage: str
 ) -> None:
-    monkeypatch.setattr(checkpoint_module, "EVERY_SECONDS", 0.0)
-    with pytest.raises(Stop):
-        _discover(data, tmp_path, _stopper("prediction", 3))
-    generations = sorted((tmp_path / "checkpoint").glob("*.safetensors"))
+    run = Path(shutil.copytree(stopped, tmp_path / "run"))
+    generations = sorted((run / "checkpoint").glob("*.safetensors"))
     assert len(generations) == 2
     for path in generations:
         _damage(path, damage)
-    _discover(data, tmp_path)
-    _same(tmp_path, reference)
+    _discover(data, run)
+    _same(run, reference)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "noise"])

@@ -12,6 +12,7 @@ from gymnasium.utils.env_checker import check_env
 from cbm.envs.manipulation import tasks
 from cbm.envs.manipulation.tool import CLEAR, TOOL, ToolWorld
 from cbm.errors import DataError
+from manipulation_states import Actions, placed_in, stepped  # type: ignore[import-not-found]
 
 pytest.importorskip("mujoco")
 
@@ -28,14 +29,7 @@ def start(n: int = 1, seed: int = 0) -> np.ndarray:
 
 
 def placed(state: np.ndarray, **quantities: tuple[float, ...]) -> np.ndarray:
-    """The state with some physical quantities set, by their names."""
-    state, size = state.copy(), world().backend.size
-    for name, values in quantities.items():
-        if name in world().backend.columns:
-            state[:, :size] = world().backend.write(state[:, :size], name, np.tile(values, (len(state), 1)))
-        else:
-            state[:, world().columns[name]] = values
-    return state
+    return placed_in(world(), state, **quantities)
 
 
 def arranged(**changes: tuple[float, ...]) -> np.ndarray:
@@ -55,12 +49,8 @@ def arranged(**changes: tuple[float, ...]) -> np.ndarray:
     )
 
 
-def run(state: np.ndarray, *actions: tuple[tuple[float, float, float, float], int]) -> np.ndarray:
-    rng = np.random.default_rng(0)
-    for action, steps in actions:
-        for _ in range(steps):
-            state = world().step(state, np.tile(action, (len(state), 1)), rng)
-    return state
+def run(state: np.ndarray, *actions: Actions) -> np.ndarray:
+    return stepped(world(), state, *actions)
 
 
 def holding(thing: str) -> np.ndarray:

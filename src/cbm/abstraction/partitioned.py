@@ -169,8 +169,8 @@ class PartitionMethod:
         chosen = members[:, [target.index for target in fitted.dataset.targets]].permute(1, 2, 0)
         nats = (nll * (chosen if settings.selector == "attached" else chosen.detach())).sum(1).mean(1).sum()
         terms = self.reward_terms(fitted, pool, index, members)
-        told = terms["reward"] - terms.get("adversary", torch.zeros(()))
-        loss = nats + settings.reward_weight * told + self.penalty(members).sum(1).mean()
+        reward_loss = terms["reward"] - terms.get("adversary", torch.zeros(()))
+        loss = nats + settings.reward_weight * reward_loss + self.penalty(members).sum(1).mean()
         optimizers = [fitted.optimizers["weights"], *([self.mover] if moving else [])]
         for optimizer in (fitted.optimizers["weights"], self.mover):
             optimizer.zero_grad(set_to_none=True)

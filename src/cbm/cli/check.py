@@ -5,45 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tyro.conf import Positional
-
-from cbm.cli.arguments import Flag, MaybeFloat, MaybeText, parse
+from cbm.cli.arguments import Flag, parse
 from cbm.cli.console import heading, plural, print_json, show, show_table, wrapped
-from cbm.cli.log_options import Columns, Missing, load, roles_of
+from cbm.cli.log_options import LogOptions, load, roles_of
 
 SHOWN = 40
 """Variables in the table; --json has all of them."""
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(LogOptions):
     """Say what was understood of a log, and what looks wrong with it. Nothing is written.
 
     Example: cbm check log.csv --obs 'joint_*' speed --action cmd --reward r --episode run --time t
     """
 
-    data: Positional[str]
-    """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a directory of Parquet files, a LeRobot, Minari or
-    ROS 2 directory, or minari:NAME."""
-    obs: Columns = ()
-    """Columns of the state: names or globs. Left out: what the format says, else every other column of numbers."""
-    action: Columns = ()
-    """Columns of the action. Left out: by their names, if only one guess is possible. So are the next three."""
-    reward: Columns = ()
-    """Columns of rewards."""
-    episode: Columns = ()
-    """Column that numbers or names the episodes; several together do so, too."""
-    time: Columns = ()
-    """Column of time: only rows one step apart are paired."""
-    missing: Missing = "drop"
-    """drop: empty cells take the pairs of rows with them that they touch. refuse: they are an error."""
-    rate: MaybeFloat = None
-    """Rows a second of a ROS 2 bag. Left out: that of the slowest topic used."""
-    reader: MaybeText = None
-    """Kind of the log, where its name does not show it: csv, parquet, arrow, lerobot, robomimic, d4rl, minari, ros."""
-    memory: MaybeText = None
-    """Largest log to read into memory, such as 2GB. A larger table goes through a temporary map on disk. Left out: half
-    of the memory that is free."""
     json: Flag = False
     """Print everything as one JSON object."""
 

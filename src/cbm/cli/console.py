@@ -10,7 +10,7 @@ import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,23 +117,19 @@ def on_terminal() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-class Stages:
-    """Progress through named stages: a bar each on a terminal, one plain line a minute elsewhere.
+class OnTerminal:
+    """Bars that are drawn while a `with` block runs, if there is a terminal and nobody wants it quiet."""
 
-    Call it with a stage and the fraction of it that is done, from 0 to 1.
-    """
-
-    def __init__(self, titles: dict[str, str], quiet: bool = False):
-        self.titles, self.quiet = titles, quiet
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
         self.bars: Bars | None = None
-        self.tasks: dict[str, TaskID] = {}
-        self.started = self.last_line = time.monotonic()
-        self.stage, self.stage_started, self.stage_from = "", self.started, 0.0
 
-    def __enter__(self) -> Stages:
-        self.started = self.last_line = self.stage_started = time.monotonic()
+    def make_bars(self) -> Bars:
+        return _bars()
+
+    def __enter__(self) -> Self:
         if on_terminal() and not self.quiet:
-            self.bars = _bars()
+            self.bars = self.make_bars()
             self.bars.start()
         return self
 
@@ -141,10 +137,33 @@ class Stages:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.bars is not None:
-            if kind is None:
-                for task in self.tasks.values():
-                    self.bars.update(task, completed=1.0)
             self.bars.stop()
+
+
+class Stages(OnTerminal):
+    """Progress through named stages: a bar each on a terminal, one plain line a minute elsewhere.
+
+    Call it with a stage and the fraction of it that is done, from 0 to 1.
+    """
+
+    def __init__(self, titles: dict[str, str], quiet: bool = False):
+        super().__init__(quiet)
+        self.titles = titles
+        self.tasks: dict[str, TaskID] = {}
+        self.started = self.last_line = time.monotonic()
+        self.stage, self.stage_started, self.stage_from = "", self.started, 0.0
+
+    def __enter__(self) -> Self:
+        self.started = self.last_line = self.stage_started = time.monotonic()
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bars is not None and kind is None:
+            for task in self.tasks.values():
+                self.bars.update(task, completed=1.0)
+        super().__exit__(kind, error, trace)
 
     def __call__(self, stage: str, fraction: float) -> None:
         title = self.titles.get(stage, stage)
@@ -172,10 +191,10 @@ class Stages:
 
 
 def learning_bars() -> Bars:
-    """A bar that also tells how good the policies are: tasks have a field `told`."""
+    """A bar with a remark, such as how good the policies are: tasks have a field `remark`."""
     from rich.progress import TextColumn
 
-    return _bars(TextColumn("{task.fields[told]}", style="dim"))
+    return _bars(TextColumn("{task.fields[remark]}", style="dim"))
 
 
 def _bars(*more: ProgressColumn) -> Bars:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
 from cbm.cli.arguments import (
     Device,
@@ -15,7 +15,6 @@ from cbm.cli.arguments import (
     MaybeFloat,
     MaybeInt,
     MaybePath,
-    MaybeText,
     MaybeTracker,
     at_least,
     check_seed,
@@ -23,7 +22,7 @@ from cbm.cli.arguments import (
     together,
 )
 from cbm.cli.console import Stages, print_json, show, warn
-from cbm.cli.log_options import Columns, Missing, load, roles_of
+from cbm.cli.log_options import LogOptions, load, roles_of
 from cbm.cli.paths import check_run
 from cbm.cli.results import result_json, show_result
 from cbm.data.remarks import remarks
@@ -52,8 +51,8 @@ STAGES = {
 }
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(LogOptions):
     """Learn the causal graph of a log and, for each reward in it, the state that the reward needs.
 
     Example: cbm discover log.npz --out runs/mine
@@ -64,30 +63,8 @@ class Options:
     interruption: the same command again continues.
     """
 
-    data: Positional[str]
-    """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a directory of Parquet files, a LeRobot, Minari or
-    ROS 2 directory, or minari:NAME."""
     out: Path
     """Run directory, made if it does not exist."""
-    obs: Columns = ()
-    """Columns of the state: names or globs. Left out: what the format says, else every other column of numbers."""
-    action: Columns = ()
-    """Columns of the action. Left out: by their names, if only one guess is possible. So are the next three."""
-    reward: Columns = ()
-    """Columns of rewards."""
-    episode: Columns = ()
-    """Column that numbers or names the episodes; several together do so, too."""
-    time: Columns = ()
-    """Column of time: only rows one step apart are paired."""
-    missing: Missing = "drop"
-    """drop: empty cells take the pairs of rows with them that they touch. refuse: they are an error."""
-    rate: MaybeFloat = None
-    """Rows a second of a ROS 2 bag. Left out: that of the slowest topic used."""
-    reader: MaybeText = None
-    """Kind of the log, where its name does not show it: csv, parquet, arrow, lerobot, robomimic, d4rl, minari, ros."""
-    memory: MaybeText = None
-    """Largest log to read into memory, such as 2GB. A larger table goes through a map on disk, which is kept in
-    .cbm-maps beside the run directory and used again. Left out: half of the memory that is free."""
     model: ModelName = "implicit"
     """implicit: contrastive critics (CBM).
     explicit: Gaussian and categorical heads (CDL).

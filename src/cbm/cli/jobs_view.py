@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from cbm.cli.console import duration, learning_bars, on_terminal
+from cbm.cli.console import OnTerminal, duration, learning_bars
 from cbm.jobs import Event
 
 if TYPE_CHECKING:
@@ -17,27 +16,18 @@ NAMED = 4
 """So many running jobs are named."""
 
 
-class JobsView:
+class JobsView(OnTerminal):
     """Call it with each event of an executor."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet
+        super().__init__(quiet)
         self.running: dict[str, float] = {}
         self.failed = 0
-        self.bars: Bars | None = None
 
-    def __enter__(self) -> Self:
-        if on_terminal() and not self.quiet:
-            self.bars = learning_bars()
-            self.task = self.bars.add_task("runs", total=None, told="")
-            self.bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bars is not None:
-            self.bars.stop()
+    def make_bars(self) -> Bars:
+        bars = learning_bars()
+        self.task = bars.add_task("runs", total=None, remark="")
+        return bars
 
     def __call__(self, event: Event) -> None:
         name = event.key.rsplit(".", 1)[0]
@@ -58,7 +48,7 @@ class JobsView:
         names = [key.rsplit(".", 1)[0] for key in self.running]
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         failed = f"{self.failed} failed; " if self.failed else ""
-        told = f"{failed}running: {', '.join(names[:NAMED])}{more}" if names else failed
-        self.bars.update(self.task, total=event.total, completed=event.done + self.failed, told=told)
+        remark = f"{failed}running: {', '.join(names[:NAMED])}{more}" if names else failed
+        self.bars.update(self.task, total=event.total, completed=event.done + self.failed, remark=remark)
         if event.kind in ("retried", "failed"):
             self.bars.console.print(f"{event.kind} {event.key.rsplit('.', 1)[0]}: {event.detail}", markup=False)

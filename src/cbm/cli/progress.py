@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import sys
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from cbm.cli.console import LINE_EVERY, learning_bars, on_terminal, so_far
+from cbm.cli.console import LINE_EVERY, OnTerminal, learning_bars, so_far
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -16,28 +15,23 @@ if TYPE_CHECKING:
     from cbm.learning.algorithm1 import Status
 
 
-class Watch:
+class Watch(OnTerminal):
     """A bar on a terminal, one plain line a minute elsewhere. Call it with a `Status`, as often as there is one."""
 
     def __init__(self, title: str, quiet: bool = False):
-        self.title, self.quiet = title, quiet
-        self.bars: Bars | None = None
+        super().__init__(quiet)
+        self.title = title
         self.done_at_start = -1.0
         self.started = self.last_line = self.last_drawn = time.monotonic()
 
-    def __enter__(self) -> Watch:
-        self.started = self.last_line = time.monotonic()
-        if on_terminal() and not self.quiet:
-            self.bars = learning_bars()
-            self.task = self.bars.add_task(f"learning {self.title}", total=1.0, told="")
-            self.bars.start()
-        return self
+    def make_bars(self) -> Bars:
+        bars = learning_bars()
+        self.task = bars.add_task(f"learning {self.title}", total=1.0, remark="")
+        return bars
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bars is not None:
-            self.bars.stop()
+    def __enter__(self) -> Self:
+        self.started = self.last_line = time.monotonic()
+        return super().__enter__()
 
     def __call__(self, status: Status) -> None:
         now = time.monotonic()
@@ -46,16 +40,16 @@ class Watch:
         if self.bars is not None:
             if now - self.last_drawn > 0.2:
                 self.last_drawn = now
-                self.bars.update(self.task, completed=status.done, told=told(status))
+                self.bars.update(self.task, completed=status.done, remark=status_line(status))
         elif not self.quiet and now - self.last_line >= LINE_EVERY:
             self.last_line = now
             spent = now - self.started
             times = so_far(spent, spent, status.done - self.done_at_start, 1 - status.done)
-            line = f"learning {self.title}: {100 * status.done:.0f} % ({times}), {told(status)}"
+            line = f"learning {self.title}: {100 * status.done:.0f} % ({times}), {status_line(status)}"
             print(line, file=sys.stderr, flush=True)
 
 
-def told(status: Status) -> str:
+def status_line(status: Status) -> str:
     """step 20,000; pick: return 51.2, success 40 %, 7 variables."""
     return "; ".join([f"step {status.step:,}", *(_one(task, latest) for task, latest in status.latest.items())])
 

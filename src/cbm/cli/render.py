@@ -78,18 +78,18 @@ def main(arguments: list[str]) -> None:
     policy = options.policy or (task if task in world.policies else "mixed")
     check_policy(options.env, policy, world.policies)
     with Stages({"render": f"drawing {options.env}"}, options.quiet) as stages:
-        frames, told = film(world, options, policy, (width, height), stages)
+        frames, outcome = film(world, options, policy, (width, height), stages)
     with made_directory(options.out.parent):
         _write(options.out, frames, (options.every or frame_steps(world)) / world.frames_per_second)
     summary = {"out": str(options.out), "env": options.env, "policy": policy, "seed": options.seed, "task": task}
-    summary |= {"steps": told["steps"], "pictures": len(frames), "width": width, "height": height}
-    summary |= {"reward": round(told["rewards"][task], 6), "success": told["success"].get(task)}
+    summary |= {"steps": outcome["steps"], "pictures": len(frames), "width": width, "height": height}
+    summary |= {"reward": round(outcome["rewards"][task], 6), "success": outcome["success"].get(task)}
     if options.json:
         print_json(summary)
     else:
-        done = {None: "", True: ", succeeded", False: ", did not succeed"}[told["success"].get(task)]
+        done = {None: "", True: ", succeeded", False: ", did not succeed"}[outcome["success"].get(task)]
         pictures = plural(len(frames), "picture")
-        show(f"{options.out}: {pictures}, policy {policy}; task {task}: reward {told['rewards'][task]:.3g}{done}")
+        show(f"{options.out}: {pictures}, policy {policy}; task {task}: reward {outcome['rewards'][task]:.3g}{done}")
 
 
 def film(

@@ -217,8 +217,8 @@ def _tell(options: Options, cells: list[Cell], rows: list[Row], failures: list[F
 def _reason(failure: Failure) -> str:
     """The last line that says something, of the error or of what its command printed."""
     lines = [line for line in str(failure.error).strip().splitlines() if line.strip()]
-    told = [line for line in lines if "Error: " in line]
-    return (told or lines or ["no reason is known"])[-1].strip()
+    errors = [line for line in lines if "Error: " in line]
+    return (errors or lines or ["no reason is known"])[-1].strip()
 
 
 def _times(out: Path) -> list[str]:

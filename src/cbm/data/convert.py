@@ -25,13 +25,13 @@ from cbm.data.keys import read_keys
 from cbm.data.mapped import ABOUT, SCHEMA, Opened, blocks_of, earlier_ends, open_map, read_rows
 from cbm.data.npy import NpyWriter
 from cbm.data.readers.source import Fraction, Source
+from cbm.data.reading_notes import ReadingNotes
 from cbm.data.roles import Roles, Selection
 from cbm.data.runs import Runs, starts_of
 from cbm.data.series import Arrays, is_choice, is_contract
 from cbm.data.statistics import Gathering, Levels
 from cbm.data.stream import Cells, transitions
 from cbm.data.transitions import Transitions, continue_each_other
-from cbm.data.understood import Understood
 from cbm.errors import DataError
 from cbm.runs.directory import make_directories
 from cbm.runs.files import atomic_write_text, is_alive, write_failed
@@ -108,7 +108,7 @@ def _convert(source: Source, roles: Roles, folder: Path, memory: int, progress: 
     _check_room(source, selection, folder)
     work = folder / "work"
     work.mkdir()
-    understood = Understood(source.reader, source.rows, not selection.next_obs)
+    understood = ReadingNotes(source.reader, source.rows, not selection.next_obs)
     keys, selection = read_keys(source, selection, work, memory, understood, lambda done: progress(0.2 * done))
     understood.guesses, understood.ignored = list(selection.guesses), dict(selection.ignored)
     cells = Cells(source, selection, roles, understood, lambda done: progress(0.2 + 0.8 * done))
@@ -141,7 +141,7 @@ class _Written:
         mapped: np.ndarray = np.load(self.folder / self.files[name], mmap_mode="r", allow_pickle=False)
         return mapped
 
-    def about(self, source: Source, selection: Selection, understood: Understood) -> dict[str, Any]:
+    def about(self, source: Source, selection: Selection, understood: ReadingNotes) -> dict[str, Any]:
         """The contents of map.json, once everything has passed the checks of `Transitions`."""
         rows, known = self.seen.rows, self.seen.statistics()
         self._check_size(selection)

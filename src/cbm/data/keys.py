@@ -17,6 +17,7 @@ from cbm.data.cells import as_moments, earliest, numbers_of, seconds_since
 from cbm.data.mapped import block_rows, blocks_of, read_range
 from cbm.data.npy import NpyWriter, median
 from cbm.data.readers.source import Fraction, Source
+from cbm.data.reading_notes import ReadingNotes
 from cbm.data.roles import Selection
 from cbm.data.series import (
     CREDIBLE,
@@ -31,7 +32,6 @@ from cbm.data.series import (
     whole_episodes,
     without_time,
 )
-from cbm.data.understood import Understood
 from cbm.errors import DataError
 
 BYTES_TO_SORT = 64
@@ -86,7 +86,7 @@ class KeyBlock:
 
 
 def read_keys(
-    source: Source, selection: Selection, folder: Path, memory: int, understood: Understood, progress: Fraction
+    source: Source, selection: Selection, folder: Path, memory: int, understood: ReadingNotes, progress: Fraction
 ) -> tuple[Keys, Selection]:
     """The keys of all rows; a guessed time column that turns out to be none is taken back."""
     names = [*selection.episode]
@@ -208,7 +208,7 @@ class _Reader:
         return Keys(self.rows, mapped[0], mapped[1], mapped[2] if len(mapped) > 2 else None), self.selection
 
 
-def _arranged(keys: Keys, selection: Selection, folder: Path, memory: int, understood: Understood) -> Keys:
+def _arranged(keys: Keys, selection: Selection, folder: Path, memory: int, understood: ReadingNotes) -> Keys:
     """Keys in the order of episodes and times; only a log whose rows are in no order is sorted, in memory."""
     if keys.time is None or not selection.episode or _in_order(keys):
         return keys
@@ -244,7 +244,7 @@ def _in_order(keys: Keys) -> bool:
     return len(np.unique(episodes)) == len(episodes)
 
 
-def _timed(keys: Keys, selection: Selection, folder: Path, understood: Understood) -> tuple[Keys, Selection]:
+def _timed(keys: Keys, selection: Selection, folder: Path, understood: ReadingNotes) -> tuple[Keys, Selection]:
     """The length of a step, and the rows after which time is not as it should be."""
     if keys.time is None:
         return keys, selection

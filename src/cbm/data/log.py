@@ -17,10 +17,10 @@ import numpy as np
 from cbm.data import convert, readers
 from cbm.data.readers import buffers, frames
 from cbm.data.readers.common import available_memory
+from cbm.data.reading_notes import ReadingNotes
 from cbm.data.roles import Roles
 from cbm.data.series import Reading
 from cbm.data.transitions import Transitions, shown_path
-from cbm.data.understood import Understood
 from cbm.errors import DataError
 
 EXPECTED = (
@@ -56,7 +56,7 @@ class Log:
     """Transitions, and how they were read."""
 
     data: Transitions
-    understood: Understood
+    understood: ReadingNotes
 
 
 def read_log(
@@ -141,7 +141,7 @@ def _from_mapping(source: Mapping[Any, Any], roles: Roles) -> Reading:
     if "obs" in source and not roles.obs and np.ndim(source["obs"]) == 2:
         if roles.named:
             raise DataError("arrays by name have no columns to choose from: obs=, action= and so on are for tables")
-        return Reading(dict(source), Understood("arrays", len(source["obs"]), episode="the arrays"))
+        return Reading(dict(source), ReadingNotes("arrays", len(source["obs"]), episode="the arrays"))
     if source and all(frames.is_frame(part) and np.ndim(part) == 2 for part in source.values()):
         return frames.read_episodes(source, roles)
     if source and all(np.ndim(part) == 1 for part in source.values()):

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from cbm.data.factors import Factors
+from cbm.data.reading_notes import ReadingNotes
 from cbm.data.runs import Runs
 from cbm.data.statistics import Statistics
 from cbm.data.transitions import Transitions
-from cbm.data.understood import Understood
 from cbm.data.validate import reward_array
 from cbm.errors import DataError
 from cbm.runs.files import read_json
@@ -172,7 +172,7 @@ class Opened:
     """A map and what was understood of its source."""
 
     data: MappedTransitions
-    understood: Understood
+    understood: ReadingNotes
 
 
 def open_map(folder: Path) -> Opened:
@@ -181,7 +181,7 @@ def open_map(folder: Path) -> Opened:
     try:
         arrays = {name: _mapped(folder / file) for name, file in about["arrays"].items()}
         runs = np.load(folder / "runs.npy", allow_pickle=False)
-        return Opened(_transitions(about, arrays, runs), Understood(**about["understood"]))
+        return Opened(_transitions(about, arrays, runs), ReadingNotes(**about["understood"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder}: not a usable map ({error}); remove it, and it is made again") from None
 

@@ -16,8 +16,8 @@ import numpy as np
 from cbm.data.cells import numbers_of, times
 from cbm.data.factors import MAX_CATEGORIES
 from cbm.data.jumps import find_jumps
+from cbm.data.reading_notes import ReadingNotes
 from cbm.data.roles import FLAGS, Roles, Selection
-from cbm.data.understood import Understood
 from cbm.errors import DataError
 
 Arrays = dict[str, np.ndarray]
@@ -45,7 +45,7 @@ class Reading:
     """Arrays of the contract, and how they were found."""
 
     arrays: Arrays
-    understood: Understood
+    understood: ReadingNotes
 
 
 def read_table(table: Table, selection: Selection, roles: Roles, reader: str) -> Reading:
@@ -54,7 +54,7 @@ def read_table(table: Table, selection: Selection, roles: Roles, reader: str) ->
     rows = len(next(iter(columns.values()))) if columns else 0
     if not rows:
         raise DataError("the table has no rows")
-    understood = Understood(reader, rows, not selection.next_obs)
+    understood = ReadingNotes(reader, rows, not selection.next_obs)
     numbers = {name: numbers_of(name, columns[name]) for name in dict.fromkeys(selection.values())}
     present = _presence(numbers, roles, understood)
     arrays = arrays_of(numbers, selection)
@@ -76,14 +76,14 @@ def read_table(table: Table, selection: Selection, roles: Roles, reader: str) ->
     return Reading(paired | {"action": discrete} | names | table.about, understood)
 
 
-def _presence(numbers: Arrays, roles: Roles, understood: Understood) -> dict[str, np.ndarray]:
+def _presence(numbers: Arrays, roles: Roles, understood: ReadingNotes) -> dict[str, np.ndarray]:
     """Columns with empty cells, and where they have a value."""
     present = presence(numbers, 0, understood)
     check_missing(present, understood.rows, roles, understood)
     return present
 
 
-def presence(numbers: Arrays, first_row: int, understood: Understood) -> dict[str, np.ndarray]:
+def presence(numbers: Arrays, first_row: int, understood: ReadingNotes) -> dict[str, np.ndarray]:
     """The same for a block of rows; what is empty is added to what was understood."""
     present: dict[str, np.ndarray] = {}
     touched = np.zeros(len(next(iter(numbers.values()))), bool)
@@ -98,7 +98,7 @@ def presence(numbers: Arrays, first_row: int, understood: Understood) -> dict[st
     return present
 
 
-def check_missing(columns: Iterable[str], rows: int, roles: Roles, understood: Understood) -> None:
+def check_missing(columns: Iterable[str], rows: int, roles: Roles, understood: ReadingNotes) -> None:
     """Refuse empty cells where they are to be refused, and columns that have nothing else; in order of the columns."""
     for name in columns:
         count = understood.missing.get(name, 0)
@@ -133,7 +133,7 @@ def all_present(present: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
 
 def _paired(
     arrays: Arrays, columns: Mapping[str, np.ndarray], selection: Selection, present: Mapping[str, np.ndarray],
-    understood: Understood,
+    understood: ReadingNotes,
 ) -> tuple[Arrays, Selection]:  # fmt: skip
     """Transitions of a time series: each row with the one that follows it."""
     rows = understood.rows
@@ -172,7 +172,7 @@ def complete_pairs(present: Mapping[str, np.ndarray], selection: Selection, orde
     return np.asarray(here[:-1] & state[1:])
 
 
-def nothing_left(understood: Understood) -> str:
+def nothing_left(understood: ReadingNotes) -> str:
     said = f"a time series of {understood.rows} rows without two consecutive rows of one episode"
     reasons = [
         f"column {name!r}, row {row}: the cell is empty, nan"
@@ -183,7 +183,7 @@ def nothing_left(understood: Understood) -> str:
 
 
 def _episodes(
-    columns: Mapping[str, np.ndarray], selection: Selection, arrays: Arrays, understood: Understood
+    columns: Mapping[str, np.ndarray], selection: Selection, arrays: Arrays, understood: ReadingNotes
 ) -> tuple[np.ndarray, np.ndarray]:
     """Episode of each row, and whether it has one; from a column, or from flags at the ends."""
     rows = understood.rows
@@ -256,7 +256,9 @@ def without_time(selection: Selection, why: str) -> Selection:
     return replace(selection, time=None, guesses=guesses, ignored=selection.ignored | {str(selection.time): why})
 
 
-def order_of(episode: np.ndarray, time: np.ndarray | None, selection: Selection, understood: Understood) -> np.ndarray:
+def order_of(
+    episode: np.ndarray, time: np.ndarray | None, selection: Selection, understood: ReadingNotes
+) -> np.ndarray:
     """Rows in the order of time within their episodes, where a log mixes several of them."""
     rows = np.arange(len(episode))
     if time is None or not selection.episode:
@@ -270,7 +272,7 @@ def order_of(episode: np.ndarray, time: np.ndarray | None, selection: Selection,
 
 def _timed(
     time: np.ndarray, episode: np.ndarray, follows: np.ndarray, order: np.ndarray, selection: Selection,
-    understood: Understood,
+    understood: ReadingNotes,
 ) -> tuple[np.ndarray, np.ndarray, Selection]:  # fmt: skip
     """Only rows one step apart follow each other; time that goes back begins a new episode."""
     steps = np.diff(time)
@@ -307,7 +309,7 @@ class Steps:
         back = follows & (steps < 0)
         return cls(even, back, follows & ~even & ~back & (steps != 0), follows & (steps == 0))
 
-    def report(self, rows: np.ndarray, understood: Understood) -> None:
+    def report(self, rows: np.ndarray, understood: ReadingNotes) -> None:
         """Name the rows after which time is not as it should be."""
         understood.note("gaps", rows[self.skips])
         understood.note("repeated", rows[self.stands])

@@ -14,10 +14,10 @@ from cbm.data.keys import KeyBlock, Keys
 from cbm.data.mapped import block_rows, read_rows
 from cbm.data.npy import NpyWriter
 from cbm.data.readers.source import Fraction, Source
+from cbm.data.reading_notes import ReadingNotes
 from cbm.data.roles import Roles, Selection
 from cbm.data.series import Arrays, all_present, arrays_of, check_missing, complete_pairs, nothing_left, presence
 from cbm.data.transitions import continue_each_other
-from cbm.data.understood import Understood
 from cbm.errors import DataError
 
 
@@ -31,7 +31,7 @@ class Cells:
     source: Source
     selection: Selection
     roles: Roles
-    understood: Understood
+    understood: ReadingNotes
     progress: Fraction
     infinite: dict[str, tuple[int, float, int]] = field(default_factory=dict)
     """First row, its value and how many there are, of each column with cells that are not finite."""
@@ -77,7 +77,7 @@ def transitions(cells: Cells, keys: Keys, folder: Path) -> Iterator[Arrays]:
         yield from _paired(_sorted(spooled, keys), keys, selection, understood)
 
 
-def _noted(blocks: Iterator[Arrays], understood: Understood) -> Iterator[Arrays]:
+def _noted(blocks: Iterator[Arrays], understood: ReadingNotes) -> Iterator[Arrays]:
     """The same blocks; their empty cells are counted."""
     start = 0
     for numbers in blocks:
@@ -129,7 +129,7 @@ class _Ends:
         return numbers
 
 
-def _paired(blocks: Iterator[Arrays], keys: Keys, selection: Selection, understood: Understood) -> Iterator[Arrays]:
+def _paired(blocks: Iterator[Arrays], keys: Keys, selection: Selection, understood: ReadingNotes) -> Iterator[Arrays]:
     """Each row with the one that follows it; `blocks` come in the order of the keys."""
     if keys.rows < 2:
         raise DataError(f"a time series of {keys.rows} rows without two consecutive rows of one episode")
@@ -151,7 +151,7 @@ def _paired(blocks: Iterator[Arrays], keys: Keys, selection: Selection, understo
 
 
 def _pairs(
-    numbers: Arrays, key: KeyBlock, step: float | None, selection: Selection, understood: Understood, restarts: int,
+    numbers: Arrays, key: KeyBlock, step: float | None, selection: Selection, understood: ReadingNotes, restarts: int,
     has_episodes: bool,
 ) -> tuple[Arrays, int]:  # fmt: skip
     """Transitions of consecutive rows, and how often time has gone back so far."""

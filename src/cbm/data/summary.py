@@ -9,9 +9,9 @@ import numpy as np
 from cbm.data.jumps import find_jumps
 from cbm.data.log import Log
 from cbm.data.mapped import MappedTransitions, blocks_of, read_rows
+from cbm.data.reading_notes import listing
 from cbm.data.statistics import Statistics
 from cbm.data.transitions import Transitions
-from cbm.data.understood import listing
 from cbm.data.validate import reward_array
 
 ROWS_PER_VARIABLE = 20

@@ -81,9 +81,9 @@ def _judge_dataset(
         if not train(name, Trainer(model, dataset, settings, seed), Budget(steps=steps), checkpoint, report, deadline):
             return _open(shape)
         size = numbers_per_row(dataset, settings)
-        heard = partial(_evidence_progress, report, name)
+        progress = partial(_evidence_progress, report, name)
         found = measure_cmi(
-            model, dataset.held, dataset.inputs, dataset.real_inputs, settings.evaluation_rows, size, heard
+            model, dataset.held, dataset.inputs, dataset.real_inputs, settings.evaluation_rows, size, progress
         ).reported
         checkpoint.keep(**{f"{name}.cmi": found.cmi, f"{name}.stderr": found.stderr})
     with usable(checkpoint.place):
@@ -121,18 +121,18 @@ def train(
         checkpoint.running = trainer.state()
         checkpoint.notes |= {"stage": name, "spent": budget.spent}
 
-    def heard(numbers: dict[str, float]) -> None:
+    def log_metrics(metrics: dict[str, float]) -> None:
         report(
             name,
-            numbers.pop("progress"),
-            {"step": trainer.step, "seconds": round(budget.spent, 2), **numbers},
+            metrics.pop("progress"),
+            {"step": trainer.step, "seconds": round(budget.spent, 2), **metrics},
         )
         if checkpoint.due():
             remember()
             checkpoint.write()
 
     try:
-        trainer.run(budget, heard, deadline=deadline)
+        trainer.run(budget, log_metrics, deadline=deadline)
     except KeyboardInterrupt:
         if trainer.between_updates:
             remember()

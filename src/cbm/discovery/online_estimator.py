@@ -107,9 +107,9 @@ class OnlineEstimator:
         rng = np.random.default_rng([self.seed, 11, self.calls])
         self.calls += 1
         self.seen = len(train)
-        fitted, wanted = self.fitted, updates
+        fitted, steps = self.fitted, updates
         if fitted is None:
-            wanted = FIRST_UPDATES * updates
+            steps = FIRST_UPDATES * updates
         if fitted is None or len(train) >= GROWTH * fitted.rows:
             fitted = self.refit(train, held)
         if not fitted.dataset.targets:
@@ -119,14 +119,14 @@ class OnlineEstimator:
         kept_out = self.source.rows(fitted.dataset, some, rng).to(self.device)
         self._prepare(fitted.trainer, fitted.dataset, pool, kept_out)
         total: dict[str, Tensor] = {}
-        for _ in range(wanted):
+        for _ in range(steps):
             for name, value in fitted.trainer.update(ONLINE_RATE).items():
                 total[name] = total[name] + value if name in total else value
         self.measure(kept_out)
-        if wanted and refines(self.settings):
+        if steps and refines(self.settings):
             self.refine(replace(fitted.dataset, train=pool, held=kept_out), min(AGAIN * updates, ENOUGH))
         fitted.trainer.dataset, fitted.trainer.watched = fitted.dataset, None  # the rows can go
-        return {name: float(value) / wanted for name, value in total.items()} | {"rows": float(len(train))}
+        return {name: float(value) / steps for name, value in total.items()} | {"rows": float(len(train))}
 
     def refit(self, train: Transitions, held: Transitions) -> Fitted:
         """Scales, knots and targets for the data as it now is; weights go on where they can."""

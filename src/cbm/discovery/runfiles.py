@@ -205,7 +205,7 @@ def _starts(held: Transitions, steps: int) -> np.ndarray:
     n = len(held) - steps + 1
     if n <= 0:
         return np.zeros(0, dtype=int)
-    told = (held.obs != held.obs[0]).any(0)  # what is blank before every step says nothing of what follows what
-    parted = (held.obs[1:, told] != held.next_obs[:-1, told]).any(1)
+    varies = (held.obs != held.obs[0]).any(0)  # what is blank before every step says nothing of what follows what
+    parted = (held.obs[1:, varies] != held.next_obs[:-1, varies]).any(1)
     joined = np.concatenate([[0], np.cumsum((held.episode[1:] != held.episode[:-1]) | parted)])
     return np.flatnonzero(joined[:n] == joined[steps - 1 : steps - 1 + n])

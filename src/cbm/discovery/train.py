@@ -66,13 +66,13 @@ def interrupt_deferred() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not alone:
         yield
         return
-    asked: list[bool] = []
-    before = signal.signal(signal.SIGINT, lambda *_: asked.append(True))
+    interrupts: list[bool] = []
+    before = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if asked:
+    if interrupts:
         raise KeyboardInterrupt
 
 

@@ -102,12 +102,12 @@ def _collected(world: World, arrays: Rows) -> Collected:
         truth=world.truth,
         truth_rewards=world.truth_rewards,
     )
-    told = {kind: _with_prefix(arrays, kind) for kind in ("event_", "success_")}
+    flags = {kind: _with_prefix(arrays, kind) for kind in ("event_", "success_")}
     starts = np.flatnonzero(np.diff(data.episode, prepend=-1))
     return Collected(
         data,
-        events={name: float(rows.mean()) for name, rows in told["event_"].items()},
-        success={task: float(np.logical_or.reduceat(r, starts).mean()) for task, r in told["success_"].items()},
+        events={name: float(rows.mean()) for name, rows in flags["event_"].items()},
+        success={task: float(np.logical_or.reduceat(r, starts).mean()) for task, r in flags["success_"].items()},
     )
 
 

@@ -71,10 +71,10 @@ class Visits:
         """(m, f) an object in each state: its variables in units of their spread, and the events that mention it."""
         columns = [i for i in members if self.spread[i] > 0 and kinds[i] in ("continuous", "angle")]
         own = (self.obs[:, columns] - self.obs[:, columns].mean(axis=0)) / self.spread[columns]
-        told = [k for k, name in enumerate(self.event_names) if group in name.split()]
+        mentions = [k for k, name in enumerate(self.event_names) if group in name.split()]
         categories = [i for i in members if kinds[i] in ("binary", "categorical")]
         codes = [self.obs[:, [i]] == np.unique(self.obs[:, i]) for i in categories]
-        return np.concatenate([own, self.events[:, told], *codes], axis=1)
+        return np.concatenate([own, self.events[:, mentions], *codes], axis=1)
 
     def pick(self, count: int, rng: Rng) -> tuple[np.ndarray, np.ndarray]:
         """Rows of `count` states, or all, and their weights, which sum to 1.

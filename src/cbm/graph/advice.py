@@ -105,8 +105,8 @@ def _disagree(cells: list[_Cell]) -> str:
 
 def _misfit(cells: list[_Cell]) -> str:
     causes = [name for name, _ in Counter(cell.cause for cell in cells).most_common()]
-    told = f"collect data in which {_some(causes)} varies alone"
-    return f"smaller than what models do not fit; use --knowledge, or {told}"
+    advice = f"collect data in which {_some(causes)} varies alone"
+    return f"smaller than what models do not fit; use --knowledge, or {advice}"
 
 
 def _rows(cells: list[_Cell]) -> str:

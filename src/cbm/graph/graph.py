@@ -185,9 +185,9 @@ class CausalGraph:
 
     def ancestors(self, names: str | Iterable[str]) -> frozenset[str]:
         """The named variables and every state variable with a causal path to one of them."""
-        wanted = (names,) if isinstance(names, str) else names
+        chosen = (names,) if isinstance(names, str) else names
         start = np.zeros(len(self), dtype=bool)
-        start[[self.index(name) for name in wanted]] = True
+        start[[self.index(name) for name in chosen]] = True
         return frozenset(self.names_of(ancestors(self.adjacency, start)))
 
     def names_of(self, mask: BoolArray) -> tuple[str, ...]:

@@ -22,11 +22,11 @@ import numpy as np
 
 from cbm.graph import CausalGraph
 from cbm.learning.demonstrations import demonstrate
-from cbm.learning.given import load_log, make_dynamics
 from cbm.learning.learner import Choice, Learner
 from cbm.learning.plan import Plan
 from cbm.learning.replay import Replay
 from cbm.learning.runfiles import RunFiles
+from cbm.learning.sources import load_log, make_dynamics
 from cbm.learning.task_env import TaskEnv, make_task_env, oracle
 from cbm.learning.vector_env import EpisodeCounter
 from cbm.runs.checkpoint import usable
@@ -277,20 +277,20 @@ class Learning:
 @contextmanager
 def _patience() -> Iterator[Callable[[], bool]]:
     """The first Ctrl-C is noticed at the end of a turn, so that the state is whole; the second acts at once."""
-    asked = False
+    interrupted = False
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+    def on_interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        if interrupted:
             raise KeyboardInterrupt
-        asked = True
+        interrupted = True
         print("cbm: stopping when this step is done and saved; Ctrl-C again stops at once", file=sys.stderr)
 
     if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
-        yield lambda: asked
+        yield lambda: interrupted
         return
-    before = signal.signal(signal.SIGINT, ask)
+    before = signal.signal(signal.SIGINT, on_interrupt)
     try:
-        yield lambda: asked
+        yield lambda: interrupted
     finally:
         signal.signal(signal.SIGINT, before)

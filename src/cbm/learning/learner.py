@@ -105,12 +105,12 @@ class Learner:
 
     def choose(self, step: int) -> Choice:
         """Take up the method's mask, unless the present one is too young."""
-        settings, wanted = self.plan.settings, self.method.mask()
+        settings, mask = self.plan.settings, self.method.mask()
         young = self.changed_at is not None and step - self.changed_at < settings.minimum_interval
-        changed = not young and bool((wanted != self.agent.mask).any())
+        changed = not young and bool((mask != self.agent.mask).any())
         first, self.decided = not self.decided, True
         if changed:
-            self.agent.set_mask(wanted)
+            self.agent.set_mask(mask)
             self.changed_at = step
         reset = settings.reset_on_change and (changed or (first and settings.fresh_start))
         if reset:

@@ -125,10 +125,10 @@ class Replay:
     def _transitions(self, held_out: bool, most: int) -> Transitions:
         at = (self.total - len(self) + np.arange(len(self))) % self.capacity
         episode = self.episode[at]
-        wanted = (episode % HELD_OUT == HELD_OUT - 1) == held_out
-        if wanted.sum() > most:
-            wanted &= _thinned(episode, wanted, most)
-        rows, episode = self.rows[at[wanted]].astype(np.float64), episode[wanted]
+        selected = (episode % HELD_OUT == HELD_OUT - 1) == held_out
+        if selected.sum() > most:
+            selected &= _thinned(episode, selected, most)
+        rows, episode = self.rows[at[selected]].astype(np.float64), episode[selected]
         parts: dict[str, Any] = {name: rows[:, columns] for name, columns in self.columns.items()}
         return Transitions(
             obs=parts["obs"],
@@ -142,8 +142,8 @@ class Replay:
         )
 
 
-def _thinned(episode: np.ndarray, wanted: np.ndarray, most: int) -> np.ndarray:
+def _thinned(episode: np.ndarray, selected: np.ndarray, most: int) -> np.ndarray:
     """Rows of evenly chosen episodes, about `most` of them."""
-    names = np.unique(episode[wanted])
-    count = max(1, int(len(names) * most / wanted.sum()))
+    names = np.unique(episode[selected])
+    count = max(1, int(len(names) * most / selected.sum()))
     return np.isin(episode, names[np.linspace(0, len(names) - 1, count).astype(int)])

@@ -233,6 +233,6 @@ def action_bounds(space: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _success(infos: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     """`is_success` (or `success`) in the info, where any copy tells it: many do so at the end of an episode only."""
-    told = [info.get("is_success", info.get("success")) for info in infos]
-    known = [isinstance(value, bool | int | float | np.number | np.bool_) for value in told]
-    return {REWARD: np.array([k and bool(value) for k, value in zip(known, told)])} if any(known) else {}
+    values = [info.get("is_success", info.get("success")) for info in infos]
+    known = [isinstance(value, bool | int | float | np.number | np.bool_) for value in values]
+    return {REWARD: np.array([k and bool(value) for k, value in zip(known, values)])} if any(known) else {}

@@ -137,16 +137,16 @@ def _without(config: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in keys}
 
 
-def differences(stored: Any, wanted: Any, place: str = "") -> list[str]:
+def differences(stored: Any, expected: Any, place: str = "") -> list[str]:
     """Where two configurations differ, each as `settings.sac.batch 256, not 128`."""
-    if isinstance(stored, dict) and isinstance(wanted, dict):
+    if isinstance(stored, dict) and isinstance(expected, dict):
         found = []
-        for key in dict.fromkeys([*wanted, *stored]):
-            found += differences(stored.get(key), wanted.get(key), f"{place}.{key}" if place else key)
+        for key in dict.fromkeys([*expected, *stored]):
+            found += differences(stored.get(key), expected.get(key), f"{place}.{key}" if place else key)
         return found
-    if stored == wanted:
+    if stored == expected:
         return []
-    text = f"{place} {json.dumps(stored)}, not {json.dumps(wanted)}"
+    text = f"{place} {json.dumps(stored)}, not {json.dumps(expected)}"
     return [text if len(text) < 120 else f"another {place}"]
 
 

@@ -10,9 +10,9 @@ from cbm.data.factors import Factors
 from cbm.data.readers.common import array_of, optional, reason
 from cbm.data.readers.episodes import Columns, is_vector, joined
 from cbm.data.readers.tables import Arrays
+from cbm.data.reading_notes import ReadingNotes
 from cbm.data.roles import Roles
 from cbm.data.series import Reading
-from cbm.data.understood import Understood
 from cbm.errors import DataError
 
 
@@ -21,7 +21,7 @@ def read(name: str, roles: Roles) -> Reading:
     if roles.named:
         raise DataError("a Minari dataset says what its columns are: --obs, --action and so on are for tables")
     arrays = _read(name)
-    return Reading(arrays, Understood("minari", len(arrays["obs"]), episode="the format"))
+    return Reading(arrays, ReadingNotes("minari", len(arrays["obs"]), episode="the format"))
 
 
 def _read(name: str) -> Arrays:

@@ -11,9 +11,9 @@ import numpy as np
 
 from cbm.data.readers.common import check_memory, reason
 from cbm.data.readers.tables import Arrays, is_known_array
+from cbm.data.reading_notes import ReadingNotes
 from cbm.data.roles import Roles
 from cbm.data.series import Reading
-from cbm.data.understood import Understood
 from cbm.errors import DataError
 
 
@@ -22,7 +22,8 @@ def read(path: Path, roles: Roles) -> Reading:
     if roles.named:
         raise DataError("an npz file has arrays, not columns: --obs, --action and so on are for tables")
     arrays = _read(path)
-    return Reading(arrays, Understood("npz", next(iter(np.shape(arrays.get("obs", ()))), 0), episode=_episodes(arrays)))
+    rows = next(iter(np.shape(arrays.get("obs", ()))), 0)
+    return Reading(arrays, ReadingNotes("npz", rows, episode=_episodes(arrays)))
 
 
 def _episodes(arrays: Arrays) -> str:

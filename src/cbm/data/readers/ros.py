@@ -67,14 +67,14 @@ def _topics(path: Path) -> tuple[list[Topic], dict[str, str]]:
     topics: dict[str, Topic] = {}
     left_out: dict[str, str] = {}
     with reader_of([path], default_typestore=typesys.get_typestore(typesys.Stores.LATEST)) as bag:
-        wanted = []
+        connections = []
         for connection in bag.connections:
             kind = connection.msgtype.rpartition("/")[2]
             if kind in _SKIPPED:
                 left_out[connection.topic.lstrip("/")] = kind
             else:
-                wanted.append(connection)
-        for connection, moment, raw in bag.messages(connections=wanted) if wanted else ():
+                connections.append(connection)
+        for connection, moment, raw in bag.messages(connections=connections) if connections else ():
             topic = topics.setdefault(connection.topic, Topic(connection.topic.lstrip("/")))
             topic.times.append(moment)
             topic.rows.append(dict(_numbers(bag.deserialize(raw, connection.msgtype), topic.name)))

@@ -46,9 +46,9 @@ def check_header(header: list[str]) -> None:
 
 def check_unique(header: list[str], used: Iterable[str]) -> None:
     """A column that is used must be the only one of its name; others may repeat."""
-    counts, wanted = Counter(header), set(used)
+    counts, needed = Counter(header), set(used)
     for name in header:
-        if counts[name] > 1 and name in wanted:
+        if counts[name] > 1 and name in needed:
             raise DataError(f"column {name!r} occurs more than once")
 
 

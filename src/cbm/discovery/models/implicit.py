@@ -96,15 +96,15 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, teacher: Tensor) -> Tensor:
         own, total, top = _masses(scores)
-        wanted, wanted_total, _ = _masses(teacher)
-        ctx.save_for_backward(own.div_(total), wanted.div_(wanted_total))
+        target, target_total, _ = _masses(teacher)
+        ctx.save_for_backward(own.div_(total), target.div_(target_total))
         log_total = (top + total.log())[..., 0] - math.log(scores.shape[-1] - 1)
-        return log_total - torch.linalg.vecdot(wanted, scores)
+        return log_total - torch.linalg.vecdot(target, scores)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        own, wanted = ctx.saved_tensors
-        return torch.sub(own, wanted).mul_(grads[0][..., None]), None
+        own, target = ctx.saved_tensors
+        return torch.sub(own, target).mul_(grads[0][..., None]), None
 
 
 def critic_judge(scores: Tensor, u: Tensor, expected: bool) -> Judge:

@@ -32,5 +32,5 @@ def graph(factors: Factors, rules: Mapping[str, Iterable[str]]) -> np.ndarray:
 
 def parents(parts: tuple[Quantity, ...], read: Iterable[str]) -> np.ndarray:
     """(d,) booleans of the variables of the quantities in `read`."""
-    wanted = set(read)
-    return np.array([part.name in wanted for part in parts for _ in part.variables])
+    chosen = set(read)
+    return np.array([part.name in chosen for part in parts for _ in part.variables])

@@ -16,7 +16,7 @@ LISTED = 100_000
 
 
 @dataclass
-class Understood:
+class ReadingNotes:
     """Filled by the readers, shown by `cbm check` and before `cbm discover`."""
 
     reader: str
