@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import calibration, discovery
 from benchmarks import pcmci as peer
+from benchmarks.calibration import run as calibration_run
 from benchmarks.systems import linear_gaussian
 from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
@@ -86,7 +87,7 @@ def test_without_tigramite_a_line_says_so(
     options = discovery.Options(quick=True, models=(), worlds=("short",))
     result = discovery.main(options)
     assert [row["method"] for row in result["rows"]] == ["linear", "trees"]
-    monkeypatch.setattr(calibration.run, "METHODS", {"pcmci": peer.pcmci})
+    monkeypatch.setattr(calibration_run, "METHODS", {"pcmci": peer.pcmci})
     result = calibration.main(calibration.Options(quick=True, discovery=False))
     assert [row["method"] for row in result["rows"]] == ["self-edges"]
     assert capsys.readouterr().out.count(f"pcmci is skipped: {nowhere} does not run") == 2
