@@ -90,7 +90,7 @@ def test_a_full_disk_keeps_the_run_and_is_no_bad_input(tmp_path: Path, run: Call
 
 def test_the_same_learning_twice_at_once(tmp_path: Path) -> None:
     """One owner: the second is told who it is; the curve has every row once."""
-    command = ("learn", "light", "--task", "cross", "--method", "full", "--steps", "1000", "--preset", "debug")
+    command = ("learn", "light", "--task", "cross", "--method", "full", "--steps", "2000", "--preset", "debug")
     both = [cbm(*command, "--out", tmp_path / "run", "--quiet") for _ in range(2)]
     said = [child.communicate(timeout=250)[1] for child in both]
     codes = [child.returncode for child in both]

@@ -22,6 +22,7 @@ from small_runs import assert_same, rows_of, small_plan, small_settings  # type:
 
 STEPS = 600
 TWO: dict[str, Any] = {"tasks": ("cross", "park")}
+FEW = {"model_updates": 3, "dynamics_updates": 3}
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -42,8 +43,8 @@ def _kinds() -> dict[str, dict[str, Any]]:
         "one": {"settings": small_settings(demonstrations=2)},
         "in turn": {**TWO, "steps": 400},
         "at once": {**TWO, "together": True, "steps": 400, "settings": small_settings(share_data=False)},
-        "jointly": {**TWO, "together": True, "steps": 400, "method": "cbm"},
-        "last action": {"steps": 400, "method": "cbm", "settings": small_settings(last_action=True)},
+        "jointly": {**TWO, "together": True, "steps": 400, "method": "cbm", "settings": small_settings(**FEW)},
+        "last action": {"steps": 400, "method": "cbm", "settings": small_settings(last_action=True, **FEW)},
         "partition": {"method": "tia", "steps": 300, "method_options": {"warm_up": 10, "width": 16}},
         "icp": {"method": "icp", "steps": 400},
     }

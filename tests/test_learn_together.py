@@ -58,7 +58,8 @@ def test_dynamics_and_policies_see_the_rows_of_both(tmp_path: Path, monkeypatch:
         return learn_dynamics(self, experience, updates)
 
     monkeypatch.setattr(JointDynamics, "learn", spy)
-    learn(_plan(settings={"abstraction_every": 200}, options={"distractors": 2}), tmp_path)
+    few = {"abstraction_every": 200, "model_updates": 2, "dynamics_updates": 2}
+    learn(_plan(settings=few, options={"distractors": 2}), tmp_path)
     assert len({model for model, _, _ in looks}) == 1  # one model for both tasks
     assert [rows for _, rows, _ in looks] == [2 * step for step in (200, 400, 600)]  # once a decision, on all rows
     assert all(sources == {0, 1} for _, _, sources in looks)

@@ -19,6 +19,7 @@ from every_format import expected, recording  # type: ignore[import-not-found]
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NEEDED = {"engineers_csv": "pandas", "lerobot_dataset": "pyarrow", "sb3_minimal_state": "stable_baselines3"}
+SLOW = ("sb3_minimal_state",)  # trains an agent; tests/test_examples.py does so in a few steps
 FOUND = {"engineers_csv": "('angle', 'speed')", "lerobot_dataset": "('shoulder',)",
          "sb3_minimal_state": "['cart_0', 'cart_1']"}  # fmt: skip
 
@@ -34,7 +35,7 @@ def executed(name: str, folder: Path) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", NEEDED)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in NEEDED])
 def test_notebooks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(NEEDED[name])
     monkeypatch.setenv("PYTHONPATH", str(Path(cbm.__file__).parent.parent))
