@@ -278,7 +278,8 @@ def _write(blocks: Iterator[Arrays], source: Source, selection: Selection, folde
             for name, values in block.items():
                 if name not in writers:
                     written.files[name] = f"{len(writers)}-{_file_stem(name)}.npy"
-                    kind = {"episode": np.int64, "continues": bool, **dict.fromkeys(FLAGS, bool)}.get(name, np.float64)
+                    kinds: dict[str, Any] = {"episode": np.int64, "continues": bool, **dict.fromkeys(FLAGS, bool)}
+                    kind = kinds.get(name, np.float64)
                     kind = float_type if name in ("obs", "next_obs") else kind
                     columns = values.shape[1] if values.ndim == 2 else None
                     writers[name] = stack.enter_context(NpyWriter(folder / written.files[name], kind, columns))

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from cbm.data.mapped import blocks_of
 from cbm.runs.files import write_failed
@@ -17,7 +18,7 @@ _DIGITS = 16  # bits of a float that are looked at in one pass over a file
 class NpyWriter:
     """A file that grows by rows; how many there are is written into its header at the end."""
 
-    def __init__(self, path: Path, dtype: type[np.generic] | np.dtype, columns: int | None = None):
+    def __init__(self, path: Path, dtype: DTypeLike, columns: int | None = None):
         self.path, self.dtype, self.rows = path, np.dtype(dtype), 0
         self.inner = () if columns is None else (columns,)
         try:
