@@ -21,12 +21,14 @@ from cbm.discovery.settings import (
     DOMINANT,
     DOUBTFUL,
     LITTLE_MISFIT,
+    MISFIT,
     NORMAL,
     RARE,
     SHADOW_DEVIATIONS,
     STANDARD_ERRORS,
     SURE,
     SURE_ABOVE_ZERO,
+    SURE_WITHOUT_NOISE,
     Settings,
 )
 from cbm.graph.reward import UNSETTLED
@@ -63,8 +65,10 @@ def open_cells(pooled: Pooled, own: np.ndarray) -> list[list[int]]:
 
 
 def _open(pooled: Pooled) -> np.ndarray:
-    """(K, J); an effect on the spread was sure from the start."""
-    doubtful = ((pooled.z > ASKED) | (pooled.bundled > ASKED)) & (pooled.z < SURE)
+    """(K, J); an effect on the spread was sure from the start. Without noise, few rows make up all errors."""
+    misfit = pooled.misfit[:, None] if len(pooled.misfit) else np.zeros((len(pooled.delta), 1))
+    sure = np.where(misfit > MISFIT / 2, SURE_WITHOUT_NOISE, SURE)
+    doubtful = ((pooled.z > ASKED) | (pooled.bundled > ASKED)) & (pooled.z < sure)
     return np.asarray(doubtful & (pooled.tested > 0) & (pooled.tested != 3))
 
 

@@ -118,7 +118,8 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         usual = max(usual, parts[0]["planted"][1] / 2)  # a model that uses nothing has shadows without any scatter
         own = np.where(own > 0, own, usual)
         misfit[p] = _misfit(parts[0])
-        within = np.sqrt(own**2 + scatter[p] ** 2 / total)
+        exact = _exactness(parts[0]["loss"])  # there all folds have the same law left to fit, and err alike
+        within = np.sqrt(own**2 + scatter[p] ** 2 * (exact + (1 - exact) / total))
         apart = _fold_factor(np.stack([part["delta"] for part in parts]), weight, within)
         error[p] = np.sqrt((apart * within) ** 2 + misfit[p] ** 2)
         tested[p] = parts[0]["tested"]
@@ -164,10 +165,14 @@ def _misfit(part: dict[str, np.ndarray]) -> float:
     with the causes helps against it. A model shows that it is no noise by leaving less with more rows; where these are
     few, more of them help any model.
     """
-    left, constant, rows = part["loss"]
-    exact = MISFIT / (1 + (float(left / constant) / NOISY) ** 2)
     unfitted = float(part["unfitted"])
-    return max(exact, unfitted / 2 if unfitted > UNFITTED and rows >= FEW_TESTED else 0.0)
+    falling = unfitted > UNFITTED and part["loss"][2] >= FEW_TESTED
+    return max(MISFIT * _exactness(part["loss"]), unfitted / 2 if falling else 0.0)
+
+
+def _exactness(loss: np.ndarray) -> float:
+    """1 for a law without noise, 0 for one with noise."""
+    return 1 / (1 + (float(loss[0] / loss[1]) / NOISY) ** 2)
 
 
 def _all(of: np.ndarray, yes: np.ndarray) -> np.ndarray:
