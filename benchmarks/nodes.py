@@ -5,9 +5,9 @@
 
 `measure` runs all jobs of a log one after the other in this process and writes the processor time of each: other
 programs on the machine do not change it much. `simulate` hands the same jobs, in the order of the pipeline, to the node
-that is free first; a stage begins when the one before has ended. Every job costs OVERHEAD more, and every node first
-gets the shared arrays over one link. A larger system is made of jobs drawn from the measured ones; the time of its
-screen follows the power of the variables that the measured screens show.
+that is free first; a stage begins when the one before has ended. Every job costs OVERHEAD more. Every node first gets
+the shared arrays over its link, from any node that has them already. A larger system is made of jobs drawn from the
+measured ones; the times of its screen and of its jobs follow the powers of the variables that the measured ones show.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 import heapq
+import math
 import sys
 import tempfile
 import time
@@ -40,7 +41,7 @@ NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 OVERHEAD = 0.05
 """Seconds that a job costs beyond its own work: to be sent, begun and fetched."""
 LINK = 125e6
-"""Bytes a second over which shared arrays leave the first node (1 Gbit/s), to one node after the other."""
+"""Bytes a second between two nodes (1 Gbit/s)."""
 
 
 def main(arguments: list[str]) -> None:
@@ -133,8 +134,12 @@ def simulate(rows: Sequence[dict[str, Any]], variables: Sequence[int]) -> list[d
 
 def makespan(work: Work, nodes: int) -> float:
     """Seconds from the first job to the last result."""
-    sending = (nodes - 1) * work.shared_bytes / LINK
-    return sending + sum(stage_seconds(times, nodes) for times in work.stages)
+    return sending_seconds(work, nodes) + sum(stage_seconds(times, nodes) for times in work.stages)
+
+
+def sending_seconds(work: Work, nodes: int) -> float:
+    """Every node that has the arrays sends them on: twice as many have them after each round."""
+    return math.ceil(math.log2(nodes)) * work.shared_bytes / LINK
 
 
 def stage_seconds(times: Sequence[float], nodes: int) -> float:
@@ -148,7 +153,7 @@ def stage_seconds(times: Sequence[float], nodes: int) -> float:
 def _bound(work: Work, nodes: int) -> str:
     """What would have to become shorter first."""
     parts = {
-        "sending": (nodes - 1) * work.shared_bytes / LINK,
+        "sending": sending_seconds(work, nodes),
         "screen": stage_seconds(work.stages[0], nodes),
         "jobs": sum(stage_seconds(times, nodes) for times in work.stages[1:]),
         "longest job": sum(max(times, default=0.0) for times in work.stages[1:]),
@@ -169,7 +174,8 @@ def _measured(system: str, rows: Sequence[dict[str, Any]]) -> Work:
 def _larger(variables: int, rows: Sequence[dict[str, Any]]) -> Work:
     """A sparse system with so many variables: as many causes for each, so jobs as the measured ones have."""
     sparse = [row for row in rows if row["system"].startswith("sparse")]
-    most = max(sparse, key=lambda row: (row["rows"], row["variables"]))["rows"]
+    lengths = {row["rows"] for row in sparse}
+    most = max(lengths, key=lambda rows: len({row["variables"] for row in sparse if row["rows"] == rows}))
     same = [row for row in sparse if row["rows"] == most]
     sizes = sorted({row["variables"] for row in same})
     screens = [sum(r["seconds"] for r in same if r["variables"] == d and r["stage"] == "screening") for d in sizes]

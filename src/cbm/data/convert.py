@@ -38,6 +38,8 @@ from cbm.runs.files import atomic_write_text, is_alive, write_failed
 
 _TEMPORARY = re.compile(r"\..*\.(\d+)\.[0-9a-f]+\.tmp")
 FLAGS = ("terminated", "truncated")
+_TYPES = {"episode": np.dtype(np.int64)} | dict.fromkeys(("continues", *FLAGS), np.dtype(bool))
+"""Of arrays that are no floats."""
 
 
 def map_folder(maps: Path, source: Path, roles: Roles) -> Path:
@@ -266,7 +268,7 @@ def _write(blocks: Iterator[Arrays], source: Source, selection: Selection, folde
     """Append every block to the files of its arrays."""
     written = _Written(folder, levels=Levels.of(len(selection.obs)))
     state = {*selection.obs.values(), *selection.next_obs.values()}
-    float_type = np.float32 if state <= source.narrow else np.float64
+    float_type = np.dtype(np.float32 if state <= source.narrow else np.float64)
     border = _Border()
     with ExitStack() as stack:
         writers: dict[str, NpyWriter] = {}
@@ -278,9 +280,7 @@ def _write(blocks: Iterator[Arrays], source: Source, selection: Selection, folde
             for name, values in block.items():
                 if name not in writers:
                     written.files[name] = f"{len(writers)}-{_file_stem(name)}.npy"
-                    kinds: dict[str, Any] = {"episode": np.int64, "continues": bool, **dict.fromkeys(FLAGS, bool)}
-                    kind = kinds.get(name, np.float64)
-                    kind = float_type if name in ("obs", "next_obs") else kind
+                    kind = float_type if name in ("obs", "next_obs") else _TYPES.get(name, np.dtype(np.float64))
                     columns = values.shape[1] if values.ndim == 2 else None
                     writers[name] = stack.enter_context(NpyWriter(folder / written.files[name], kind, columns))
                 writers[name].add(values)

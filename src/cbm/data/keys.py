@@ -134,7 +134,7 @@ class _Reader:
         self.origin: Any = None
         self.times: NpyWriter | None = None
         self.episodes = NpyWriter(folder / "episode-of-rows.npy", np.int64)
-        self.complete = NpyWriter(folder / "complete-rows.npy", bool)
+        self.complete = NpyWriter(folder / "complete-rows.npy", np.bool_)
         if selection.time is not None and not selection.next_obs:
             self.times = NpyWriter(folder / "time-of-rows.npy", np.float64)
 
@@ -168,7 +168,7 @@ class _Reader:
             pass
         earlier = [part.path.rename(part.path.with_suffix(".whole.npy")) for part in (self.episodes, self.complete)]
         self.episodes = NpyWriter(self.folder / "episode-of-rows.npy", np.int64)
-        self.complete = NpyWriter(self.folder / "complete-rows.npy", bool)
+        self.complete = NpyWriter(self.folder / "complete-rows.npy", np.bool_)
         episode, complete = (np.load(path, mmap_mode="r", allow_pickle=False) for path in earlier)
         for numbers, here in zip(blocks_of(episode), blocks_of(complete), strict=True):
             values = np.where(here, numbers.astype(float), np.nan)

@@ -63,7 +63,7 @@ def read_rows(array: np.ndarray, index: np.ndarray) -> np.ndarray:
     rows = np.empty((len(index), *array.shape[1:]), array.dtype)
     begin = np.flatnonzero(np.concatenate([[True], np.diff(index) != 1])) if len(index) else index
     width = array.dtype.itemsize * int(np.prod(array.shape[1:]))
-    target = memoryview(rows.reshape(-1).view(np.uint8).data)
+    target = rows.reshape(-1).view(np.uint8).data
     with open(array.filename, "rb", buffering=0) as file:
         for first, last in pairwise([*begin.tolist(), len(index)]):
             file.seek(array.offset + int(index[first]) * width)
