@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from cbm.discovery.evidence import nats_lost
-from cbm.discovery.measure import _inside
 from cbm.discovery.refit import Refits, Rows, Structure
 from cbm.discovery.settings import FLOOR
 from cbm.discovery.trees import Trees
@@ -195,9 +194,9 @@ def test_trees_in_smaller_steps_need_no_guide() -> None:
 def test_few_rows_outside_what_was_fitted_are_left_out_and_many_are_not() -> None:
     x = np.linspace(-1, 1, 1000)[:, None]
     fit, new = np.arange(20, 980), np.r_[np.arange(0, 400), np.arange(600, 1000)]
-    rows = _inside(x, Rows(fit, fit, new))
+    rows = Rows(fit, fit, new).inside(x)
     assert np.array_equal(rows.test, new[20:-20]) and np.array_equal(rows.kept, fit)
-    drifting = _inside(x, Rows(fit[:500], fit, new))
+    drifting = Rows(fit[:500], fit, new).inside(x)
     assert np.array_equal(drifting.test, new)
 
 

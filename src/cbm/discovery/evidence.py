@@ -15,6 +15,7 @@ from cbm.discovery.settings import (
     FLOOR,
     LEAST_EFFICIENCY,
     MISFIT,
+    MOST_MISFIT,
     MOST_SCATTER,
     NOISY,
     PLANTED,
@@ -167,7 +168,7 @@ def _misfit(part: dict[str, np.ndarray]) -> float:
     """
     unfitted = float(part["unfitted"])
     falling = unfitted > UNFITTED and part["loss"][2] >= FEW_TESTED
-    return max(MISFIT * _exactness(part["loss"]), unfitted / 2 if falling else 0.0)
+    return max(MISFIT * _exactness(part["loss"]), min(unfitted / 4, MOST_MISFIT) if falling else 0.0)
 
 
 def _exactness(loss: np.ndarray) -> float:

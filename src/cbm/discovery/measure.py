@@ -22,7 +22,6 @@ from cbm.discovery.settings import (
     CONCEIVABLE,
     CONTROLS,
     FEW_CANDIDATES,
-    FEW_OUTSIDE,
     FLOOR,
     FOUND,
     LITTLE,
@@ -87,17 +86,6 @@ def rows_of(data: Dataset, fold: int, part: int) -> Rows:
     return Rows(*(np.flatnonzero(mine & some) for some in (~test & ~data.kept, ~test & data.kept, test)))
 
 
-def _inside(x: np.ndarray, rows: Rows) -> Rows:
-    """Without the few new rows outside the range that models are fitted to: how a curve goes on there is nobody's
-    finding, and one such row can outweigh all others. Where there are many, as with a slow drift, all stay."""
-    low, high = x[rows.fit].min(0), x[rows.fit].max(0)
-    parts = [rows.fit]
-    for new in (rows.kept, rows.test):
-        within = ((x[new] >= low) & (x[new] <= high)).all(1)
-        parts.append(new[within] if within.mean() >= 1 - FEW_OUTSIDE else new)
-    return Rows(*parts)
-
-
 _cache: dict[Any, Any] = {}
 
 
@@ -138,7 +126,7 @@ class _Part:
         self.seen = self._seen()
         self.before = data.before(part, own)
         self.x, self.owner = self._table(pairs)
-        self.rows = _inside(self.x, self.rows)
+        self.rows = self.rows.inside(self.x)
         self.cluster = np.unique(data.cluster[self.rows.test], return_inverse=True)[1]
 
     def _seen(self) -> list[int]:
@@ -387,7 +375,7 @@ class _Part:
         half = self.rows.fit[self.data.cluster[self.rows.fit] % 2 == 0]
         if refits.structure == Structure() or not len(half):
             return 0.0
-        rows = _inside(self.x, replace(self.rows, fit=half))
+        rows = replace(self.rows, fit=half).inside(self.x)
         inputs = self.candidates + self.shadows[:CONTROLS]
         other = Refits(self.x, self.owner, self.y, inputs, rows, refits.structure, before=self.before).full
         full = refits.full[np.isin(self.rows.test, rows.test)]

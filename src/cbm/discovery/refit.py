@@ -21,6 +21,7 @@ from cbm.discovery.settings import (
     CAREFUL,
     CHOOSING,
     CLOSED_LEAVES,
+    FEW_OUTSIDE,
     FLOOR,
     HINGES,
     MOST_HINGES,
@@ -42,6 +43,16 @@ class Rows:
     fit: np.ndarray
     kept: np.ndarray
     test: np.ndarray
+
+    def inside(self, x: np.ndarray) -> Rows:
+        """Without the few new rows outside the range that models are fitted to: how a curve goes on there is nobody's
+        finding, and one such row can outweigh all others. Where there are many, as with a slow drift, all stay."""
+        low, high = x[self.fit].min(0), x[self.fit].max(0)
+        parts = [self.fit]
+        for new in (self.kept, self.test):
+            within = ((x[new] >= low) & (x[new] <= high)).all(1)
+            parts.append(new[within] if within.mean() >= 1 - FEW_OUTSIDE else new)
+        return Rows(*parts)
 
 
 @dataclass(frozen=True)

@@ -231,20 +231,14 @@ def _shown_by(x: np.ndarray, owner: np.ndarray, first: int) -> np.ndarray:
 
 
 def _repeats(data: Dataset, some: np.ndarray) -> np.ndarray:
-    """(J,) variables of one column that an exogenous input alone explains: beside it they tell nothing.
-
-    Of the action before, only where more variables do so than it has components. These are readings of it; one alone
-    may as well be the state of a motor, which then carries on what was done.
-    """
+    """(J,) variables of one column that are linear functions of an exogenous input: beside it they tell nothing."""
     real = np.flatnonzero(data.owner < data.inputs)
     x, owner = data.columns[np.ix_(some, real)], data.owner[real]
     moving = x.std(0) > 0
     result = np.zeros(int(data.owner.max()) + 1, bool)
-    for exogenous, shown in enumerate(_shown_by(x, owner, data.exogenous), data.exogenous):
-        single = [c for c in np.flatnonzero((shown < REPETITION) & moving) if (owner == owner[c]).sum() == 1]
-        variables = [int(owner[c]) for c in single if owner[c] < data.action]
-        if exogenous == data.action or len(variables) > (owner == exogenous).sum():
-            result[variables] = True
+    shown = _shown_by(x, owner, data.exogenous).min(0, initial=1.0)
+    for c in np.flatnonzero((shown < REPETITION) & moving & (owner < data.action)):
+        result[owner[c]] = (owner == owner[c]).sum() == 1
     return result
 
 
