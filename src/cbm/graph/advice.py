@@ -105,7 +105,7 @@ def _disagree(cells: list[_Cell]) -> str:
 
 def _misfit(cells: list[_Cell]) -> str:
     causes = [name for name, _ in Counter(cell.cause for cell in cells).most_common()]
-    advice = f"collect data in which {_some(causes)} varies alone"
+    advice = f"collect data with {_some(causes)} varied alone"
     return f"smaller than what models do not fit; use --knowledge, or {advice}"
 
 
