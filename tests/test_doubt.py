@@ -222,7 +222,7 @@ def with_reasons(reasons: dict[tuple[str, str], str]) -> CausalGraph:
     [
         ({("a", "b"): "not settled before the ceiling"}, "run again with more --minutes"),
         ({("a", "b"): "too few rows (12)"}, "too few rows; collect a longer log"),
-        ({("a", "b"): "smaller than what models do not fit"}, "in which b varies alone"),
+        ({("a", "b"): "smaller than what models do not fit"}, "with b varied alone"),
         ({("a", "b"): "hardly varies by itself: goes with c (r = 0.99)"}, "b moves independently of c"),
         ({("a", "b"): "hardly varies by itself"}, "b moves independently of the others"),
         ({("a", "b"): "hardly ever changes (3 rows)"}, "in which b changes more often"),
