@@ -66,7 +66,7 @@ def open_cells(pooled: Pooled, own: np.ndarray) -> list[list[int]]:
 
 def _open(pooled: Pooled) -> np.ndarray:
     """(K, J); an effect on the spread was sure from the start. Without noise, few rows make up all errors."""
-    misfit = pooled.misfit[:, None] if len(pooled.misfit) else np.zeros((len(pooled.delta), 1))
+    misfit = _misfit(pooled)
     sure = np.where(misfit > MISFIT / 2, SURE_WITHOUT_NOISE, SURE)
     doubtful = ((pooled.z > ASKED) | (pooled.bundled > ASKED)) & (pooled.z < sure)
     return np.asarray(doubtful & (pooled.tested > 0) & (pooled.tested != 3))
@@ -129,15 +129,18 @@ def _large(pooled: Pooled) -> np.ndarray:
 
 def _without_misfit(pooled: Pooled) -> np.ndarray:
     """(K, J) errors without most of the misfit: what would be an edge but for that is not ruled out."""
-    misfit = pooled.misfit[:, None] if len(pooled.misfit) else np.zeros((len(pooled.delta), 1))
+    misfit = _misfit(pooled)
     return np.maximum(np.sqrt(np.maximum(pooled.error**2 - misfit**2, 0.0)), misfit / LITTLE_MISFIT)
 
 
 def _mostly_misfit(pooled: Pooled) -> np.ndarray:
     """(K, J) whether half of an error's square or more is what models have not fitted, whatever the rows."""
-    if not len(pooled.misfit):
-        return np.zeros(pooled.delta.shape, bool)
-    return np.asarray(2 * pooled.misfit[:, None] ** 2 >= np.maximum(pooled.error**2, 1e-24))
+    return np.asarray(2 * _misfit(pooled) ** 2 >= np.maximum(pooled.error**2, 1e-24))
+
+
+def _misfit(pooled: Pooled) -> np.ndarray:
+    """(K, 1) part of the errors that models have not fitted; none where it was not measured."""
+    return pooled.misfit[:, None] if len(pooled.misfit) else np.zeros((len(pooled.delta), 1))
 
 
 def _decide_blind(verdict: np.ndarray, reason: np.ndarray, blind: np.ndarray) -> None:

@@ -22,6 +22,7 @@ from cbm.discovery.settings import (
     PRIOR_FOLDS,
     PRIOR_SHADOWS,
     UNFITTED,
+    UNFITTED_SHARE,
 )
 
 
@@ -168,7 +169,7 @@ def _misfit(part: dict[str, np.ndarray]) -> float:
     """
     unfitted = float(part["unfitted"])
     falling = unfitted > UNFITTED and part["loss"][2] >= FEW_TESTED
-    return max(MISFIT * _exactness(part["loss"]), min(unfitted / 4, MOST_MISFIT) if falling else 0.0)
+    return max(MISFIT * _exactness(part["loss"]), min(UNFITTED_SHARE * unfitted, MOST_MISFIT) if falling else 0.0)
 
 
 def _exactness(loss: np.ndarray) -> float:

@@ -221,8 +221,8 @@ CONTROLS = 2  # shadows among the candidates of each target
 PLANTED = 0.02  # nats of the planted effect
 LITTLE = 0.98  # share of a target's variance, above which nothing of its mean is explained
 SPREAD_ROUNDS = 3  # rounds of boosting that the spread of a target must be worth before its causes are sought
-UNFITTED = 0.1  # nats gained by twice the rows, from which on what a model leaves over is no noise: a quarter is
-# what an input that merely goes with the causes may be worth
+UNFITTED = 0.1  # nats gained by twice the rows, from which on what a model leaves over is no noise ...
+UNFITTED_SHARE = 0.25  # ... and the share of them that an input which merely goes with the causes may be worth
 NOISY = 1e-4  # of a target's variance: less is no noise either ...
 MISFIT = 0.2  # ... and there, nats that such an input may be worth
 MOST_MISFIT = 0.4  # the most that it may be worth anywhere: true causes of such laws are worth several nats
