@@ -324,6 +324,10 @@ class _Part:
             if len(members) > 1:
                 delta, stderr = self._loss_without(refits, set(members))
                 found.bundled[members], found.bundled_stderr[members] = delta, stderr
+                alone = [j for j in members if j in cells and j != self.own]
+                if delta > SURE * stderr and (found.delta[alone] < SURE * found.stderr[alone]).all():
+                    for j in alone:
+                        found.delta[j], found.stderr[j] = self._nats(*refits.apart(j, self.cluster))
 
     def _add_spread(self, found: Evidence, refits: Refits, trees: Trees) -> None:
         """Causes of how far a target scatters, beside those of where it lies."""
@@ -372,13 +376,10 @@ class _Part:
 
     def _unfitted(self, refits: Refits) -> float:
         """Nats that the models still gain when their rows double: what noise leaves over does not shrink with rows."""
-        half = self.rows.fit[self.data.cluster[self.rows.fit] % 2 == 0]
-        if refits.structure == Structure() or not len(half):
+        half = self.data.cluster[self.rows.fit] % 2 == 0
+        if refits.structure == Structure() or not half.any():
             return 0.0
-        rows = replace(self.rows, fit=half).inside(self.x)
-        inputs = self.candidates + self.shadows[:CONTROLS]
-        other = Refits(self.x, self.owner, self.y, inputs, rows, refits.structure, before=self.before).full
-        full = refits.full[np.isin(self.rows.test, rows.test)]
+        full, other = refits.fitted_to(half)
         return 0.5 * float(np.log((other.mean() + FLOOR) / (full.mean() + FLOOR)))
 
     def _planted(self, refits: Refits, shadow: int, column: int) -> tuple[float, float]:

@@ -30,6 +30,7 @@ from cbm.discovery.settings import (
     RIDGE_ROWS,
     RIDGES,
     ROWS_PER_SINGLE,
+    SLOPES,
     TAME,
     WORTH_TRYING,
 )
@@ -74,11 +75,13 @@ class Refits:
     def __init__(
         self, columns: np.ndarray, owner: np.ndarray, y: np.ndarray, candidates: list[int], rows: Rows,
         structure: Structure | None = None, trees_only: bool = False, before: np.ndarray | None = None,
+        tame: bool = True,
     ):  # fmt: skip
         """`columns` (T, C) and their `owner` (C, 2); `y` (T, q) one column, or the levels of a discrete target.
 
         `structure` as another fold has chosen it; left out, kept-out rows choose, with `trees_only` among trees.
-        `before` (T,) is what `y` is a change of, in its units; limits are those of the sum.
+        `before` (T,) is what `y` is a change of, in its units; limits are those of the sum. `tame`: whether outliers
+        may be drawn in.
         """
         seen = np.asarray(np.isin(owner, candidates).all(1))
         every = np.concatenate([rows.fit, rows.kept, rows.test])
@@ -94,7 +97,7 @@ class Refits:
         self._careful: np.ndarray | None = None
         self.gains: np.ndarray | None = None
         """(J,) what each input's splits gain in the trees that were chosen; None: no trees, or chosen elsewhere."""
-        self.structure = structure or Structure()
+        self.structure, self.may_tame = structure or Structure(), tame
         self.residual = self._choose(trees_only) if structure is None else self._fitted()
 
     def _use(self, order: int) -> None:
@@ -117,10 +120,13 @@ class Refits:
 
     def without(self, hidden: set[int]) -> np.ndarray:
         """Squared errors of the test rows, refitted without these inputs."""
+        return self._squared(self._residual_without(hidden))
+
+    def _residual_without(self, hidden: set[int]) -> np.ndarray:
         residual = self.y - self._closed(self.structure, hidden)
         if self.structure.rounds:
             residual = self._boost(residual, hidden, self.structure.rounds, watch=False)[0]
-        return self._squared(residual)
+        return residual
 
     def _squared(self, residual: np.ndarray) -> np.ndarray:
         return np.asarray((residual[self.test] ** 2).sum(1))
@@ -156,18 +162,43 @@ class Refits:
             residual = other._boost(residual, set(), self.structure.rounds, watch=False)[0]
         return self._squared(residual)
 
-    def _stand_in(self, j: int, predicted: np.ndarray) -> np.ndarray:
-        """All columns; those of input j are what the others say of them, plus what is left from another time."""
+    def apart(self, j: int, cluster: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Squared errors of the test rows by a model that knows of input j what others do not tell, and by one that
+        does not know it.
+
+        For an input that hardly varies by itself. That little acts, if at all, in proportion to itself, by a slope that
+        may depend on where the input is: a regression of what the refit without the input leaves over on what the
+        others leave over of the input. Slopes come from one half of the test rows (by `cluster`), errors from the other.
+        """
+        own, told = self._told(j, self.columns[:, :0])
+        rest = (self.columns[:, own] - told)[self.test]
+        place = np.maximum(told[self.test][:, :, None] - np.quantile(told[self.fit], SLOPES, axis=0).T, 0.0)
+        terms = np.concatenate([rest[:, :, None], rest[:, :, None] * place], 2).reshape(len(rest), -1)
+        left = self._residual_without({j})[self.test]
+        better = left.copy()
+        for fit, new in ((half, ~half) for half in (cluster % 2 == 0, cluster % 2 == 1)):
+            gram = Gram.of(terms[fit])
+            weights = gram.solve(terms[fit].T @ (left[fit] - left[fit].mean(0)), np.arange(terms.shape[1]), RIDGES[0])
+            better[new] -= (terms[new] - gram.mean) @ weights
+        return (better**2).sum(1), (left**2).sum(1)
+
+    def _told(self, j: int, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Places of input j's own columns, and (T, columns) what all other inputs, and `more` (T, M), say of them."""
         plain = self.owner[:, 0] == self.owner[:, 1]
         own, rest = (np.flatnonzero(plain & ((self.owner[:, 0] == j) == yes)) for yes in (True, False))
-        others = np.concatenate([self.columns[:, rest], predicted], 1)
+        others = np.concatenate([self.columns[:, rest], more], 1)
         basis = Basis.fit(others[self.fit], np.zeros((others.shape[1], 2), int))
         features, _ = basis.features(others)
         gram = Gram.of(features[: len(self.fit)])
         x = self.columns[:, own]
         mean = x[self.fit].mean(0)
         weights = gram.solve(features[: len(self.fit)].T @ (x[self.fit] - mean), np.arange(len(gram.mean)), RIDGES[0])
-        told = mean + (features - gram.mean) @ weights
+        return own, mean + (features - gram.mean) @ weights
+
+    def _stand_in(self, j: int, predicted: np.ndarray) -> np.ndarray:
+        """All columns; those of input j are what the others say of them, plus what is left from another time."""
+        own, told = self._told(j, predicted)
+        plain, x = self.owner[:, 0] == self.owner[:, 1], self.columns[:, own]
         columns = self.columns.copy(order="F")
         for rows in (self.fit, self.kept, self.test):
             columns[np.ix_(rows, own)] = told[rows] + np.roll((x - told)[rows], len(rows) // 3, axis=0)
@@ -177,6 +208,16 @@ class Refits:
             slopes = np.linalg.lstsq(some, self.columns[: len(some), c], rcond=None)[0]
             columns[:, c] = columns[:, pair] @ slopes[:-1] + slopes[-1]
         return columns
+
+    def fitted_to(self, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Squared errors of the same test rows, fitted to all rows and to `some` (booleans over those fitted to).
+
+        Of the same target: where outliers were drawn in, they stay as they are.
+        """
+        rows = Rows(self.fit[some], self.kept, self.test).inside(self.columns)
+        candidates = [int(j) for j in np.unique(self.owner)]
+        other = Refits(self.columns, self.owner, self.y, candidates, rows, self.structure, False, self.before, False)
+        return self.full[np.isin(self.test, rows.test)], other.full
 
     def relabelled(self, y: np.ndarray) -> Refits:
         """The same rows and inputs with another target."""
@@ -279,6 +320,8 @@ class Refits:
 
         r becomes s asinh(r / s) with s three usual deviations: the least squares of heavy tails would see nothing else.
         """
+        if not self.may_tame:
+            return False
         squares = np.sort((residual[self.fit] ** 2).sum(1))
         few = squares[-max(1, len(squares) // 1000) :].sum()
         spread = 3 * 1.4826 * np.median(np.abs(residual[self.fit]), axis=0)

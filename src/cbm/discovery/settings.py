@@ -195,6 +195,7 @@ BETTER = 0.998  # share of the loss on kept-out rows that a richer model must ge
 BOOST_ROUNDS = 60  # of boosting in refits, at most
 CLOSED_LEAVES = 0.2  # share of a target's variance left over by a closed form, from which on trees also begin without
 FLOOR = 1e-8  # variance, in units of the target's: what is below is rounding
+SLOPES = (0.25, 0.5, 0.75)  # quantiles of an input between which the slope of its own small part may change
 TAME = 0.3  # share of the squared error in a thousandth of the rows, from which on outliers are drawn in
 FEW_OUTSIDE = 0.05  # share of new rows outside the range that models have seen, up to which they are left out
 FEW_FITTED = 10_000  # rows, below which all boosting is careful
