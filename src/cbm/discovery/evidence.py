@@ -76,7 +76,8 @@ class Pooled:
     error: np.ndarray
     tested: np.ndarray
     bundled: np.ndarray
-    """Effect of the bundle that an input is in, in its own errors; 0 where there is none."""
+    """Effect of the bundle that an input is in, in its own errors; 0 where there is none. Misfit is not among them: a
+    bundle makes doubt, never an edge."""
     limit_error: np.ndarray
     """(K,) error of a typical cell."""
     efficiency: np.ndarray
@@ -127,7 +128,7 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         tested[p] = parts[0]["tested"]
         bundled[p] = np.mean([part["bundled"] for part in parts], 0)
         squares = np.sum([part["bundled_stderr"] ** 2 for part in parts], 0)
-        bundled_error[p] = np.sqrt(squares / len(parts) ** 2 + scatter[p] ** 2 + misfit[p] ** 2)
+        bundled_error[p] = np.sqrt(squares / len(parts) ** 2 + scatter[p] ** 2)
         limit[p] = np.sqrt((usual**2 + scatter[p] ** 2) / len(parts) + misfit[p] ** 2)
         efficiency[p] = np.clip(parts[0]["planted"][0] / PLANTED, LEAST_EFFICIENCY, 1.0)
         explained[p], short[p] = _explained(parts[0]["loss"]), parts[0]["loss"][2] < FEW_TESTED

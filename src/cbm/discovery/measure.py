@@ -271,6 +271,11 @@ class _Part:
 
     # Tests
 
+    def _bundles(self) -> list[list[int]]:
+        """Candidates that hardly vary apart."""
+        bundles = [[j for j in self.candidates if self.bundle[j] == b] for b in np.unique(self.bundle[self.candidates])]
+        return [members for members in bundles if len(members) > 1 and self.bundle[members[0]] >= 0]
+
     def _refits(self, y: np.ndarray, structure: Structure | None = None) -> Refits:
         inputs = self.candidates + self.shadows[:CONTROLS]
         trees_only = self.structure.order == 0 and self.structure.rounds > 0  # as with more candidates
@@ -319,15 +324,13 @@ class _Part:
             if j != self.own:
                 found.delta[j], found.stderr[j] = self._worth(refits, j)
                 found.tested[j] = 2
-        for b in np.unique(self.bundle[self.candidates]):
-            members = [j for j in self.candidates if b >= 0 and self.bundle[j] == b]
-            if len(members) > 1:
-                delta, stderr = self._loss_without(refits, set(members))
-                found.bundled[members], found.bundled_stderr[members] = delta, stderr
-                alone = [j for j in members if j in cells and j != self.own]
-                if delta > SURE * stderr and (found.delta[alone] < SURE * found.stderr[alone]).all():
-                    for j in alone:
-                        found.delta[j], found.stderr[j] = self._nats(*refits.apart(j, self.cluster))
+        for members in self._bundles():
+            delta, stderr = self._loss_without(refits, set(members))
+            found.bundled[members], found.bundled_stderr[members] = delta, stderr
+            alone = [j for j in members if j in cells and j != self.own]
+            if delta > SURE * stderr and (found.delta[alone] < SURE * found.stderr[alone]).all():
+                for j in alone:
+                    found.delta[j], found.stderr[j] = self._nats(*refits.apart(j, self.cluster))
 
     def _add_spread(self, found: Evidence, refits: Refits, trees: Trees) -> None:
         """Causes of how far a target scatters, beside those of where it lies."""

@@ -28,6 +28,7 @@ from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_datase
 from cbm.discovery.decide import Verdicts, decide, open_cells
 from cbm.discovery.evidence import Pooled, pool
 from cbm.discovery.rows import some_rows
+from cbm.discovery.scales import on_even_scales
 from cbm.discovery.settings import FEW_TESTED, LAST_ACTION_WORTH, SURE, Settings
 from cbm.jobs import Executor, Job, Shared, Store, open_executor
 
@@ -222,7 +223,7 @@ def build_problems(
     rows = some_rows(data.runs(), settings.most_rows, seed)
     if len(rows) < len(data):
         data, last = data.select(rows), None if last is None else last[rows]
-    table, plan = dynamics_dataset(data, settings, seed, last)
+    table, plan = dynamics_dataset(on_even_scales(data), settings, seed, last)
     problems = [Problem("dynamics", table, np.where(plan.changes, plan.index, -1))]
     if data.rewards:
         rewards = reward_dataset(data, settings, seed)

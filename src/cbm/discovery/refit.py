@@ -20,7 +20,6 @@ from cbm.discovery.settings import (
     BOOST_ROUNDS,
     CAREFUL,
     CHOOSING,
-    CLOSED_LEAVES,
     FEW_OUTSIDE,
     FLOOR,
     HINGES,
@@ -116,17 +115,19 @@ class Refits:
     @property
     def full(self) -> np.ndarray:
         """Squared errors of the test rows, with all candidates in view."""
-        return np.asarray((self.residual[self.test] ** 2).sum(1))
+        return self._squared(self.residual)
 
     def without(self, hidden: set[int]) -> np.ndarray:
         """Squared errors of the test rows, refitted without these inputs."""
-        return self._squared(self._residual_without(hidden))
+        return np.asarray((self._left_without(hidden) ** 2).sum(1))
 
-    def _residual_without(self, hidden: set[int]) -> np.ndarray:
+    def _left_without(self, hidden: set[int]) -> np.ndarray:
+        """(test rows, q) what a refit without these inputs leaves over."""
+        if not self.structure.rounds:
+            new = slice(len(self.fit) + len(self.kept), None)
+            return np.asarray(self.y[new] - self._closed(self.structure, hidden, new))
         residual = self.y - self._closed(self.structure, hidden)
-        if self.structure.rounds:
-            residual = self._boost(residual, hidden, self.structure.rounds, watch=False)[0]
-        return residual
+        return self._boost(residual, hidden, self.structure.rounds, watch=False)[0][self.test]
 
     def _squared(self, residual: np.ndarray) -> np.ndarray:
         return np.asarray((residual[self.test] ** 2).sum(1))
@@ -168,13 +169,14 @@ class Refits:
 
         For an input that hardly varies by itself. That little acts, if at all, in proportion to itself, by a slope that
         may depend on where the input is: a regression of what the refit without the input leaves over on what the
-        others leave over of the input. Slopes come from one half of the test rows (by `cluster`), errors from the other.
+        others leave over of the input. Slopes come from one half of the test rows (by `cluster`), errors from the
+        other.
         """
         own, told = self._told(j, self.columns[:, :0])
         rest = (self.columns[:, own] - told)[self.test]
         place = np.maximum(told[self.test][:, :, None] - np.quantile(told[self.fit], SLOPES, axis=0).T, 0.0)
         terms = np.concatenate([rest[:, :, None], rest[:, :, None] * place], 2).reshape(len(rest), -1)
-        left = self._residual_without({j})[self.test]
+        left = self._left_without({j})
         better = left.copy()
         for fit, new in ((half, ~half) for half in (cluster % 2 == 0, cluster % 2 == 1)):
             gram = Gram.of(terms[fit])
@@ -248,10 +250,7 @@ class Refits:
             return residual
         self.trees = Trees(self.columns, self.owner, self.fit, self.kept)
         found = replace(self.structure)
-        starts = [self.structure.order]
-        if self.structure.order and best > CLOSED_LEAVES * float(((self.y[self.kept] - self.mean) ** 2).mean()):
-            starts.append(0)  # what a closed form gets wrong, trees would have to undo
-        for start in starts:
+        for start in dict.fromkeys((self.structure.order, 0)):  # what a closed form gets wrong, trees must undo
             option = replace(self.structure, order=start)
             left, rounds = self._boost(self.y - self._closed(option, set()), set(), BOOST_ROUNDS, watch=True)
             if rounds and self._loss(left) < BETTER * best:
@@ -307,9 +306,9 @@ class Refits:
             features, _ = self.basis.features(x, order, min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5))
             gram = Gram.of(features[: len(fit)])
             centred = y[: len(fit)] - y[: len(fit)].mean(0)
-            linear = self._linear(np.arange(features.shape[1]))
-            bent = _Bent(features, gram, features[: len(fit)].T @ centred, linear, before)
-            left = y[len(fit) :] - bent.predictions(centred, found.ridge)[len(fit) :]
+            keep = np.arange(features.shape[1])
+            bent = _Bent(features, gram, features[: len(fit)].T @ centred, keep, self._linear(keep), before)
+            left = y[len(fit) :] - bent.predictions(centred, found.ridge, slice(len(fit), None))
             loss = float((left**2).mean()) + FLOOR
             if loss < BETTER * best:
                 found, best = Structure(order, found.ridge, bent=True), loss
@@ -335,24 +334,23 @@ class Refits:
     def _loss(self, residual: np.ndarray) -> float:
         return float((residual[self.kept] ** 2).mean()) + FLOOR
 
-    def _closed(self, structure: Structure, hidden: set[int]) -> np.ndarray:
-        """(T, q) predictions."""
+    def _closed(self, structure: Structure, hidden: set[int], rows: slice = slice(None)) -> np.ndarray:
+        """(T, q) predictions of some rows."""
         if not structure.order:
-            return np.broadcast_to(self.mean, self.y.shape)
+            return np.broadcast_to(self.mean, self.y[rows].shape)
         keep = np.arange(len(self.of))
         if hidden:
             keep = keep[~np.isin(self.of, list(hidden)).any(1)]
         assert self.features is not None
         if structure.bent:
-            gram, moments = self.gram.among(keep), self.moments[keep]
-            fit = _Bent(self.features[:, keep], gram, moments, self._linear(keep), self.before)
-            return self.mean + fit.predictions(self.y[: len(self.fit)] - self.mean, structure.ridge)
+            fit = _Bent(self.features, self.gram, self.moments, keep, self._linear(keep), self.before)
+            return self.mean + fit.predictions(self.y[: len(self.fit)] - self.mean, structure.ridge, rows)
         weights = self.gram.solve(self.moments, keep, structure.ridge)
-        return np.asarray(self.features @ weights + (self.mean - self.gram.mean @ weights))
+        return np.asarray(self.features[rows] @ weights + (self.mean - self.gram.mean @ weights))
 
     def _linear(self, keep: np.ndarray) -> np.ndarray:
-        """Places in `keep` of the columns themselves."""
-        return np.flatnonzero(np.isin(keep, self.basis.linear()))
+        """Those of `keep` that are the columns themselves."""
+        return keep[np.isin(keep, self.basis.linear())]
 
     def _boost(
         self, residual: np.ndarray, hidden: set[int], rounds: int, watch: bool, careful: bool = False
@@ -381,9 +379,11 @@ class _Bent:
     """
 
     def __init__(
-        self, features: np.ndarray, gram: Gram, moments: np.ndarray, linear: np.ndarray, before: np.ndarray | None
-    ):
-        self.features, self.gram, self.moments, n = features, gram, moments, gram.rows
+        self, features: np.ndarray, gram: Gram, moments: np.ndarray, keep: np.ndarray, linear: np.ndarray,
+        before: np.ndarray | None,
+    ):  # fmt: skip
+        """`keep` are the features in use, and `linear` those of them that are columns themselves."""
+        self.features, self.gram, self.moments, self.keep, n = features, gram, moments, keep, gram.rows
         weights = gram.solve(moments, linear, RIDGES[0])
         change = (features[:, linear] @ weights[linear]) - gram.mean[linear] @ weights[linear]
         sums = [change] if before is None else [change, change + before[:, None]]
@@ -392,14 +392,13 @@ class _Bent:
         basis = Basis.fit(x[:n], np.zeros((x.shape[1], 2), int), BENDS)
         self.bends = np.delete(basis.features(x)[0], basis.linear(), 1)
 
-    def predictions(self, y: np.ndarray, ridge: float) -> np.ndarray:
-        """(T, 1) about the mean; `y` (n, 1) centred target of the fitted rows."""
-        n = self.gram.rows
+    def predictions(self, y: np.ndarray, ridge: float, rows: slice) -> np.ndarray:
+        """(T, 1) of some rows, about the mean; `y` (n, 1) centred target of the fitted rows."""
+        n, split = self.gram.rows, len(self.moments)
         gram = self.gram.joined(self.features[:n], self.bends[:n])
         moments = np.concatenate([self.moments, self.bends[:n].T @ y])
-        weights = gram.solve(moments, np.arange(len(moments)), ridge)
-        split = len(self.moments)
-        told = self.features @ weights[:split] + self.bends @ weights[split:]
+        weights = gram.solve(moments, np.concatenate([self.keep, np.arange(split, len(moments))]), ridge)
+        told = self.features[rows] @ weights[:split] + self.bends[rows] @ weights[split:]
         return np.asarray(told - gram.mean @ weights)
 
 

@@ -137,10 +137,6 @@ class Gram:
         mean = features.mean(0)
         return cls(features.T @ features - len(features) * np.outer(mean, mean), mean, len(features))
 
-    def among(self, keep: np.ndarray) -> Gram:
-        """Of some of the features."""
-        return Gram(self.gram[np.ix_(keep, keep)], self.mean[keep], self.rows)
-
     def joined(self, features: np.ndarray, more: np.ndarray) -> Gram:
         """With more features (T, M) beside those (T, F) that it is of."""
         mean = more.mean(0)

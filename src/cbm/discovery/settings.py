@@ -153,6 +153,8 @@ FEWEST_APART = 500  # rows that must have that value, and as many another one
 SAME_EVENT = 0.03  # share of their rows in which two targets may move alone and still count as moving together
 ATOM = 1 / 32  # a value that makes up more than this share of the data is treated as discrete
 SELF_MEMORY = 0.7  # nats of self-memory above which the change is predicted (half the residual)
+LOG_WORTH = 0.05  # nats by which a variable's logarithm must be predicted better than itself to take its place
+LOG_ROWS = 20_000  # rows on which the two are compared, at most
 REPETITION = 1e-3  # share of its variance that a repetition may have of its own: rounding, clipping
 CONTINUED = 0.8  # share of the rows that must continue another, for the last action to be looked at unasked
 ROWS_PER_COLUMN = 10  # of the action, from which on repetitions are told: with fewer, anything can be fitted
@@ -193,14 +195,13 @@ CHOOSING = 10_000  # rows on which closed forms are compared, and as many kept-o
 WORTH_TRYING = 4.0  # deviations of the clearest product or power in what a simpler closed form leaves over
 BETTER = 0.998  # share of the loss on kept-out rows that a richer model must get below
 BOOST_ROUNDS = 60  # of boosting in refits, at most
-CLOSED_LEAVES = 0.2  # share of a target's variance left over by a closed form, from which on trees also begin without
 FLOOR = 1e-8  # variance, in units of the target's: what is below is rounding
 SLOPES = (0.25, 0.5, 0.75)  # quantiles of an input between which the slope of its own small part may change
 TAME = 0.3  # share of the squared error in a thousandth of the rows, from which on outliers are drawn in
 FEW_OUTSIDE = 0.05  # share of new rows outside the range that models have seen, up to which they are left out
 FEW_FITTED = 10_000  # rows, below which all boosting is careful
 CAREFUL = 2  # times smaller steps of boosting, where a weak effect is looked at again
-BOOST_PATIENCE = 3  # rounds without progress on kept-out rows
+BOOST_PATIENCE = 6  # rounds without progress on kept-out rows
 
 # Candidates and controls
 MOST_CANDIDATES = 24  # of a part; each is refitted without. More: slower, in proportion

@@ -99,7 +99,7 @@ def self_memory(data: Transitions, rows: int = 20_000) -> np.ndarray:
     obs, after, kinds = data.obs[pick], data.next_obs[pick], data.factors.kinds
     d = obs.shape[1]
     inputs = np.concatenate([obs, action_columns(data.action[pick], data.factors.discrete_actions)], 1)
-    pieces, owner = _additive_features(inputs)
+    pieces, owner = additive_features(inputs)
     delta = np.stack([change(obs[:, i], after[:, i], kinds[i]) for i in range(d)], 1)
     residual = _residuals_without_own(pieces, owner, np.concatenate([after, delta], 1), d)
     memory = np.log(residual[:d] + 1e-12) - np.log(residual[d:] + 1e-12)
@@ -112,7 +112,7 @@ def action_columns(action: np.ndarray, discrete: int | None) -> np.ndarray:
     return action if discrete is None else np.eye(discrete)[action[:, 0].astype(int)]
 
 
-def _additive_features(inputs: np.ndarray, most: int = 2000) -> tuple[np.ndarray, np.ndarray]:
+def additive_features(inputs: np.ndarray, most: int = 2000) -> tuple[np.ndarray, np.ndarray]:
     """Each column as a few hinge functions (fewer when there are many columns), standardised."""
     hinges = int(np.clip(most // inputs.shape[1], 1, 5))
     std = inputs.std(0)

@@ -16,7 +16,13 @@ OPTIONS: dict[str, Any] = {
     "objective": "regression", "num_leaves": 31, "learning_rate": 0.2, "min_data_in_leaf": 10, "lambda_l2": 1.0,
     "boost_from_average": False, "max_bin": 127, "verbosity": -1, "num_threads": 1, "deterministic": True,
     "force_row_wise": True, "seed": 0, "feature_pre_filter": False, "bin_construct_sample_cnt": 10_000,
+    "linear_tree": True, "linear_lambda": 0.1,
 }  # fmt: skip
+"""A leaf holds a linear function of the inputs that led to it: smooth laws need few leaves, steps as many as before."""
+OF_TABLES = (
+    "max_bin", "min_data_in_leaf", "feature_pre_filter", "verbosity", "bin_construct_sample_cnt", "linear_tree",
+    "num_threads",
+)  # fmt: skip
 
 
 class Trees:
@@ -28,13 +34,10 @@ class Trees:
         self.owner, self.fit, self.kept = owner, fit, kept
         self.steps = CAREFUL if len(fit) < FEW_FITTED else 1
         """Times smaller steps where rows are few: there time is no matter, and hasty trees learn by heart."""
-        options = {
-            key: OPTIONS[key]
-            for key in ("max_bin", "min_data_in_leaf", "feature_pre_filter", "verbosity", "bin_construct_sample_cnt")
-        }
+        options = {key: OPTIONS[key] for key in OF_TABLES}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.table = self.lightgbm.Dataset(columns[fit], np.zeros(len(fit)), params=options | {"num_threads": 1})
+            self.table = self.lightgbm.Dataset(columns[fit], np.zeros(len(fit)), params=options)
             self.watched = self.lightgbm.Dataset(columns[kept], np.zeros(len(kept)), reference=self.table)
             self.watched.construct()
 
