@@ -214,3 +214,36 @@ def test_what_is_cut_off_at_a_limit_is_a_bend_of_a_sum() -> None:
     found = [Refits(x, owner, change[:, None], [0, 1, 2, 3], rows, before=b) for b in (None, level)]
     assert found[1].structure.bent and found[1].full.mean() < 0.6 * found[0].full.mean()
     assert _nats(found[1], 1) > 1 and _nats(found[1], 2) > 1 and _nats(found[1], 3) < 0.02
+
+
+def test_a_distance_is_followed_closely(x: np.ndarray) -> None:
+    """Leaves that hold a slope: steps alone would leave several times as much over."""
+    refits = _refits(x, np.hypot(x[:, 0], x[:, 1]))
+    assert refits.full.mean() < 0.01
+    assert all(_nats(refits, j) > 1.5 for j in (0, 1))
+    assert all(_nats(refits, j) < 0.05 for j in (2, 3)), "better without what does not matter"
+
+
+def test_half_the_rows_fit_the_same_target(x: np.ndarray) -> None:
+    """Outliers are drawn in once: noise with heavy tails is no misfit that more rows would mend."""
+    noise = np.random.default_rng(6).standard_t(1.5, ROWS)
+    refits = _refits(x, x[:, 0] + noise)
+    full, half = refits.fitted_to(np.arange(len(refits.fit)) % 2 == 0)
+    assert full.shape == half.shape
+    assert abs(0.5 * np.log(half.mean() / full.mean())) < 0.02
+
+
+@pytest.mark.parametrize("driver", [0, 1])
+def test_what_an_input_has_of_its_own(driver: int) -> None:
+    """Two sensors of one quantity that hardly differ: only what one has of its own tells which of them acts."""
+    rng = np.random.default_rng(7)
+    quantity = rng.normal(size=ROWS)
+    sensors = quantity[:, None] + 0.02 * rng.normal(size=(ROWS, 2))
+    columns = np.concatenate([sensors, rng.normal(size=(ROWS, 2))], 1)
+    refits = _refits(columns, np.sin(2 * columns[:, driver]) + 0.1 * rng.normal(size=ROWS))
+    cluster = np.arange(len(refits.test)) // 20
+    nats = {j: nats_lost(*refits.apart(j, cluster), cluster) for j in (0, 1)}
+    delta, stderr = nats[driver]
+    assert delta > 6 * stderr
+    delta, stderr = nats[1 - driver]
+    assert delta < 3 * stderr
