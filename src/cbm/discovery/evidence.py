@@ -6,6 +6,7 @@ episodes, the scatter from refit to refit, which shadows and the other folds sho
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +22,8 @@ from cbm.discovery.settings import (
     PLANTED,
     PRIOR_FOLDS,
     PRIOR_SHADOWS,
+    TAIL_DEGREES,
+    TAIL_WORTH,
     UNFITTED,
     UNFITTED_SHARE,
 )
@@ -55,17 +58,44 @@ class Evidence:
         return {name: np.asarray(value) for name, value in vars(self).items()}
 
 
-def nats_lost(full: np.ndarray, without: np.ndarray, cluster: np.ndarray) -> tuple[float, float]:
+def nats_lost(full: np.ndarray, without: np.ndarray, cluster: np.ndarray, tails: bool = False) -> tuple[float, float]:
     """Nats lost without an input, from squared errors (T,) with and without it, and the standard error.
 
-    A log-ratio of two means over rows that are independent between clusters only, to first order.
+    The difference of two log-likelihoods of Gaussian residuals, or with `tails` of Student's, each with the spread that
+    suits it best; over rows that are independent between clusters only, to first order.
     """
-    a, b = full.mean() + FLOOR, without.mean() + FLOOR
-    terms = 0.5 * (without / b - full / a)
+    with_it, without_it = (_negative_log_likelihood(squares, tails) for squares in (full, without))
+    terms = without_it - with_it
     sums, sizes = np.bincount(cluster, terms), np.bincount(cluster)
     left, count = sums - terms.mean() * sizes, len(sums)
     stderr = np.sqrt((left**2).sum() * count / max(count - 1, 1)) / len(terms)
-    return 0.5 * float(np.log(b / a)), float(stderr)
+    return float(terms.mean()), float(stderr)
+
+
+def _negative_log_likelihood(squares: np.ndarray, tails: bool) -> np.ndarray:
+    """(T,) of residuals with these squares, but for a constant."""
+    if not tails:
+        variance = squares.mean() + FLOOR
+        return np.asarray(0.5 * (np.log(variance) + squares / variance))
+    scale = student_scale(squares)
+    return np.asarray(0.5 * (np.log(scale) + (TAIL_DEGREES + 1) * np.log1p(squares / (TAIL_DEGREES * scale))))
+
+
+def student_scale(squares: np.ndarray) -> float:
+    """The squared scale at which Student's likelihood of residuals with these squares is highest."""
+    scale = float(np.median(squares)) + FLOOR
+    for _ in range(20):
+        scale = float(((TAIL_DEGREES + 1) * squares / (TAIL_DEGREES + squares / scale)).mean()) + FLOOR
+    return scale
+
+
+def heavy_tailed(squares: np.ndarray) -> bool:
+    """Whether residuals with these squares are clearly more likely under Student's distribution than under a normal."""
+    half = TAIL_DEGREES / 2
+    student = math.lgamma(half) - math.lgamma(half + 0.5) + 0.5 * math.log(TAIL_DEGREES * math.pi)
+    gain = 0.5 * math.log(2 * math.pi) - student
+    gain += float((_negative_log_likelihood(squares, False) - _negative_log_likelihood(squares, True)).mean())
+    return gain > TAIL_WORTH
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from cbm.discovery.contact import differences
 from cbm.discovery.dataset import Dataset
-from cbm.discovery.evidence import Evidence, nats_lost
+from cbm.discovery.evidence import Evidence, nats_lost, student_scale
 from cbm.discovery.refit import Refits, Rows, Structure
 from cbm.discovery.screen import Additive, additive, product_scores, tree_gains
 from cbm.discovery.settings import (
@@ -37,6 +37,7 @@ from cbm.discovery.settings import (
     SIGNIFICANT,
     SPREAD_ROUNDS,
     SURE,
+    TAIL_DEGREES,
     TINY,
     WEAK,
     WEAK_SHARE,
@@ -71,13 +72,13 @@ def part_job(
     chosen = work.structure
     return {
         **found.arrays(), "candidates": np.array(work.candidates, int),
-        "structure": np.array([chosen.order, chosen.ridge, chosen.rounds, chosen.bent], float),
+        "structure": np.array([chosen.order, chosen.ridge, chosen.rounds, chosen.bent, chosen.tails], float),
     }  # fmt: skip
 
 
 def _structure(numbers: list[float]) -> Structure:
-    order, ridge, rounds, bent = numbers
-    return Structure(int(order), ridge, int(rounds), bool(bent))
+    order, ridge, rounds, bent, tails = numbers
+    return Structure(int(order), ridge, int(rounds), bool(bent), bool(tails))
 
 
 def rows_of(data: Dataset, fold: int, part: int) -> Rows:
@@ -244,7 +245,7 @@ class _Part:
             weakest = [j for j in order if j not in self.always][: len(order) // share]
             weak = self._whole(dropped | set(weakest))
             without = refits.without(weak)
-            delta, stderr = self._nats(usual, without)
+            delta, stderr = self._nats(refits, usual, without)
             if weak > dropped and delta < max(stderr, NEGLIGIBLE):
                 dropped, usual = weak, without
             else:
@@ -293,7 +294,7 @@ class _Part:
         delta, stderr = self._loss_without(refits, {j})
         if CONCEIVABLE * stderr < delta < max(WEAK, WEAK_SHARE * self._explained(refits)):
             for full, without in refits.challenged(j):
-                delta, stderr = min((delta, stderr), self._nats(full, without))
+                delta, stderr = min((delta, stderr), self._nats(refits, full, without))
                 if delta <= CONCEIVABLE * stderr:
                     break
         return delta, stderr
@@ -305,10 +306,10 @@ class _Part:
 
     def _loss_without(self, refits: Refits, hidden: set[int]) -> tuple[float, float]:
         """Nats lost without some inputs, and the standard error over episodes."""
-        return self._nats(refits.full, refits.without(hidden))
+        return self._nats(refits, refits.full, refits.without(hidden))
 
-    def _nats(self, full: np.ndarray, without: np.ndarray) -> tuple[float, float]:
-        return nats_lost(full, without, self.cluster)
+    def _nats(self, refits: Refits, full: np.ndarray, without: np.ndarray) -> tuple[float, float]:
+        return nats_lost(full, without, self.cluster, refits.structure.tails)
 
     def _empty(self, refits: Refits) -> Evidence:
         J = self.data.inputs
@@ -330,7 +331,9 @@ class _Part:
             alone = [j for j in members if j in cells and j != self.own]
             if delta > SURE * stderr and (found.delta[alone] < SURE * found.stderr[alone]).all():
                 for j in alone:
-                    found.delta[j], found.stderr[j] = self._nats(*refits.apart(j, self.cluster))
+                    own, error = self._nats(refits, *refits.apart(j, self.cluster))
+                    if own * found.stderr[j] > found.delta[j] * error:
+                        found.delta[j], found.stderr[j] = own, error
 
     def _add_spread(self, found: Evidence, refits: Refits, trees: Trees) -> None:
         """Causes of how far a target scatters, beside those of where it lies."""
@@ -380,15 +383,18 @@ class _Part:
     def _unfitted(self, refits: Refits) -> float:
         """Nats that the models still gain when their rows double: what noise leaves over does not shrink with rows."""
         half = self.data.cluster[self.rows.fit] % 2 == 0
-        if refits.structure == Structure() or not half.any():
+        if not (refits.structure.order or refits.structure.rounds) or not half.any():
             return 0.0
         full, other = refits.fitted_to(half)
-        return 0.5 * float(np.log((other.mean() + FLOOR) / (full.mean() + FLOOR)))
+        return nats_lost(full, other, np.arange(len(full)), refits.structure.tails)[0]
 
     def _planted(self, refits: Refits, shadow: int, column: int) -> tuple[float, float]:
         """What the same models find of an effect of known size that a shadow is given: a step at its mean."""
         z = refits.columns[:, column]
         step = np.where(z > z.mean(), 1.0, -1.0)
-        size = np.sqrt(np.expm1(2 * PLANTED) * (refits.full.mean() / refits.y.shape[1] + FLOOR))
+        noise = refits.full.mean() / refits.y.shape[1] + FLOOR
+        if refits.structure.tails:  # as much noise as a Gaussian of the same information about a shift
+            noise = student_scale(refits.full) * (TAIL_DEGREES + 3) / (TAIL_DEGREES + 1)
+        size = np.sqrt(np.expm1(2 * PLANTED) * noise)
         other = refits.relabelled(refits.y + size * step[:, None])
         return self._loss_without(other, {shadow})

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cbm.discovery.evidence import heavy_tailed
 from cbm.discovery.regression import Basis, Gram
 from cbm.discovery.settings import (
     BENDS,
@@ -66,6 +67,9 @@ class Structure:
     """Of boosting, on what the closed form leaves over."""
     bent: bool = False
     """Whether the closed form has bends of its own linear prediction: what is cut off at a limit, or starts at one."""
+    tails: bool = False
+    """Whether what is left has heavy tails: noise that has, or a law without noise that some rows do not fit. As
+    Gaussian noise these rows would make up all of an effect, and all of its error."""
 
 
 class Refits:
@@ -98,6 +102,9 @@ class Refits:
         """(J,) what each input's splits gain in the trees that were chosen; None: no trees, or chosen elsewhere."""
         self.structure, self.may_tame = structure or Structure(), tame
         self.residual = self._choose(trees_only) if structure is None else self._fitted()
+        if structure is None and self.y.shape[1] == 1 and len(np.unique(self.y[:1000])) > 2:  # no indicators
+            tails = heavy_tailed(self.residual[self.kept, 0] ** 2)
+            self.structure = replace(self.structure, tails=tails)
 
     def _use(self, order: int) -> None:
         """Make the features of an order and their Gram matrix."""
