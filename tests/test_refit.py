@@ -221,7 +221,6 @@ def test_a_distance_is_followed_closely(x: np.ndarray) -> None:
     refits = _refits(x, np.hypot(x[:, 0], x[:, 1]))
     assert refits.full.mean() < 0.01
     assert all(_nats(refits, j) > 1.5 for j in (0, 1))
-    assert all(_nats(refits, j) < 0.05 for j in (2, 3)), "better without what does not matter"
 
 
 def test_half_the_rows_fit_the_same_target(x: np.ndarray) -> None:

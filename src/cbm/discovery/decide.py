@@ -105,6 +105,8 @@ def decide(
         _decide_rare(verdict, reason, *variation)
     measured = pooled.error > 0
     asked = (verdict == "undecided") | ~measured | _open(pooled)
+    if len(pooled.short):  # of few rows, every fold is asked about everything
+        asked |= pooled.short[:, None]
     unsettled = ~pooled.settled[:, None] & asked
     verdict[unsettled], reason[unsettled] = "undecided", UNSETTLED
     guess = np.where(verdict == "undecided", delta >= needed / 2, verdict == "edge") & measured

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cbm.discovery.bends import Bent
 from cbm.discovery.evidence import heavy_tailed
 from cbm.discovery.regression import Basis, Gram
 from cbm.discovery.settings import (
-    BENDS,
     BETTER,
     BOOST_ROUNDS,
     CAREFUL,
@@ -314,7 +314,7 @@ class Refits:
             gram = Gram.of(features[: len(fit)])
             centred = y[: len(fit)] - y[: len(fit)].mean(0)
             keep = np.arange(features.shape[1])
-            bent = _Bent(features, gram, features[: len(fit)].T @ centred, keep, self._linear(keep), before)
+            bent = Bent(features, gram, features[: len(fit)].T @ centred, keep, self._linear(keep), before)
             left = y[len(fit) :] - bent.predictions(centred, found.ridge, slice(len(fit), None))
             loss = float((left**2).mean()) + FLOOR
             if loss < BETTER * best:
@@ -350,7 +350,7 @@ class Refits:
             keep = keep[~np.isin(self.of, list(hidden)).any(1)]
         assert self.features is not None
         if structure.bent:
-            fit = _Bent(self.features, self.gram, self.moments, keep, self._linear(keep), self.before)
+            fit = Bent(self.features, self.gram, self.moments, keep, self._linear(keep), self.before)
             return self.mean + fit.predictions(self.y[: len(self.fit)] - self.mean, structure.ridge, rows)
         weights = self.gram.solve(self.moments, keep, structure.ridge)
         return np.asarray(self.features[rows] @ weights + (self.mean - self.gram.mean @ weights))
@@ -376,37 +376,6 @@ class Refits:
                 result[rows, q] -= unit * model.predict(self.columns[rows], num_iteration=used, num_threads=1)
             most = max(most, used)
         return result, most
-
-
-class _Bent:
-    """A closed form with bends of what its linear part predicts; of two things, where the target is a change: of the
-    change, and of what comes out.
-
-    A motor that can do no more, a tank that is full: what is cut off is a function of a sum, and no sum of functions.
-    """
-
-    def __init__(
-        self, features: np.ndarray, gram: Gram, moments: np.ndarray, keep: np.ndarray, linear: np.ndarray,
-        before: np.ndarray | None,
-    ):  # fmt: skip
-        """`keep` are the features in use, and `linear` those of them that are columns themselves."""
-        self.features, self.gram, self.moments, self.keep, n = features, gram, moments, keep, gram.rows
-        weights = gram.solve(moments, linear, RIDGES[0])
-        change = (features[:, linear] @ weights[linear]) - gram.mean[linear] @ weights[linear]
-        sums = [change] if before is None else [change, change + before[:, None]]
-        x = np.concatenate(sums, 1)
-        x = (x - x[:n].mean(0)) / np.maximum(x[:n].std(0), 1e-12)
-        basis = Basis.fit(x[:n], np.zeros((x.shape[1], 2), int), BENDS)
-        self.bends = np.delete(basis.features(x)[0], basis.linear(), 1)
-
-    def predictions(self, y: np.ndarray, ridge: float, rows: slice) -> np.ndarray:
-        """(T, 1) of some rows, about the mean; `y` (n, 1) centred target of the fitted rows."""
-        n, split = self.gram.rows, len(self.moments)
-        gram = self.gram.joined(self.features[:n], self.bends[:n])
-        moments = np.concatenate([self.moments, self.bends[:n].T @ y])
-        weights = gram.solve(moments, np.concatenate([self.keep, np.arange(split, len(moments))]), ridge)
-        told = self.features[rows] @ weights[:split] + self.bends[rows] @ weights[split:]
-        return np.asarray(told - gram.mean @ weights)
 
 
 def _clearest(features: np.ndarray, residual: np.ndarray) -> float:
