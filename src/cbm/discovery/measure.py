@@ -386,7 +386,7 @@ class _Part:
         if not (refits.structure.order or refits.structure.rounds) or not half.any():
             return 0.0
         full, other = refits.fitted_to(half)
-        return nats_lost(full, other, np.arange(len(full)), refits.structure.tails)[0]
+        return nats_lost(full, other, np.arange(len(full)), refits.structure.tails)[0] if len(full) else 0.0
 
     def _planted(self, refits: Refits, shadow: int, column: int) -> tuple[float, float]:
         """What the same models find of an effect of known size that a shadow is given: a step at its mean."""

@@ -103,8 +103,7 @@ class Refits:
         self.structure, self.may_tame = structure or Structure(), tame
         self.residual = self._choose(trees_only) if structure is None else self._fitted()
         if structure is None and self.y.shape[1] == 1 and len(np.unique(self.y[:1000])) > 2:  # no indicators
-            tails = heavy_tailed(self.residual[self.kept, 0] ** 2)
-            self.structure = replace(self.structure, tails=tails)
+            self.structure = replace(self.structure, tails=heavy_tailed(self.residual[self.kept, 0] ** 2))
 
     def _use(self, order: int) -> None:
         """Make the features of an order and their Gram matrix."""
@@ -221,12 +220,15 @@ class Refits:
     def fitted_to(self, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Squared errors of the same test rows, fitted to all rows and to `some` (booleans over those fitted to).
 
-        Of the same target: where outliers were drawn in, they stay as they are.
+        Of the same target: where outliers were drawn in, they stay as they are. And within the range of `some`: how a
+        curve goes on beyond it says nothing of how well the law is known.
         """
-        rows = Rows(self.fit[some], self.kept, self.test).inside(self.columns)
+        x, fit = self.columns, self.fit[some]
+        within = ((x[self.test] >= x[fit].min(0)) & (x[self.test] <= x[fit].max(0))).all(1)
+        rows = Rows(fit, self.kept, self.test[within])
         candidates = [int(j) for j in np.unique(self.owner)]
-        other = Refits(self.columns, self.owner, self.y, candidates, rows, self.structure, False, self.before, False)
-        return self.full[np.isin(self.test, rows.test)], other.full
+        other = Refits(x, self.owner, self.y, candidates, rows, self.structure, False, self.before, False)
+        return self.full[within], other.full
 
     def relabelled(self, y: np.ndarray) -> Refits:
         """The same rows and inputs with another target."""
