@@ -265,7 +265,7 @@ def tree_gains(trees: Trees, inputs: int, residual: np.ndarray) -> tuple[np.ndar
     for q in range(residual.shape[1]):
         unit = max(float(residual[fit, q].std()), 1e-9)
         model, used = trees.train(residual[:, q] / unit, set(), LOOK_ROUNDS, watch=True)
-        gains += gains_of(model, max(used, 3), owner)
+        gains += gains_of(model, used, owner)
         most = max(most, used)
     usual = max(float(gains[inputs:].max(initial=0.0)), 1e-9 * gains.max(initial=0.0), 1e-12)
     return np.asarray(gains / usual), most

@@ -64,7 +64,9 @@ class Trees:
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = self.lightgbm.train(options, self.table, rounds, valid_sets=seen, callbacks=calls)
+            model = self.lightgbm.train(
+                options, self.table, rounds, valid_sets=seen, callbacks=calls, keep_training_booster=True
+            )  # otherwise every model is written as text and read again
         return model, (model.best_iteration if watch else rounds)
 
 
