@@ -247,7 +247,7 @@ RARE = 30  # rows in which something must change for its absence of effects to c
 DOMINANT = 3.0  # times the effect of an input: a mate in its bundle with a larger one casts doubt on it
 ASKED = 0.5  # errors above zero on the first fold, from which on the other folds are asked
 LITTLE_MISFIT = 30.0  # times less than what models do not fit: as little is ruled out together with it
-DOUBTFUL = 1.0  # errors above zero from which on a cell that all folds do not settle is undecided
+DOUBTFUL = 1.3  # errors above zero from which on a cell that all folds do not settle is undecided
 
 # Networks: verdicts
 SHADOW_DEVIATIONS = 4.0  # how far beyond the scatter of the shadows an effect must lie
