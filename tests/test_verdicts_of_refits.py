@@ -177,7 +177,7 @@ def _part(
     return {
         "delta": np.array(delta), "stderr": np.full(J, stderr), "tested": np.full(J, tested), "bundled": np.zeros(J),
         "bundled_stderr": np.zeros(J), "shadows": np.array([[shadows, stderr], [-shadows, stderr]]),
-        "planted": np.array([planted, stderr]), "loss": np.ones(3), "unfitted": np.zeros(()),
+        "planted": np.array([planted, stderr, 0.02]), "loss": np.ones(3), "unfitted": np.zeros(()), "shown": np.zeros(J, bool),
     }  # fmt: skip
 
 
@@ -255,11 +255,11 @@ def test_the_share_of_a_planted_effect_that_is_found(planted: float) -> None:
 
 
 def test_another_fold_is_asked_where_it_is_close() -> None:
-    """Errors of 0.001; the last column is the target's own past, which needs no test."""
+    """Errors of 0.001."""
     pooled = _pooled([[0.5, 0.003, 0.0001, 0.003], [0.5, 0.5, -0.5, 0.5]])
-    assert open_cells(pooled, np.array([3, -1])) == [[1], []]
+    assert open_cells(pooled) == [[1, 3], []]
     tested = np.array([[2, 0, 2, 2], [2, 2, 2, 2]])
-    assert open_cells(replace(pooled, tested=tested), np.array([3, -1])) == [[], []]
+    assert open_cells(replace(pooled, tested=tested)) == [[3], []]
 
 
 # Parts together

@@ -57,11 +57,9 @@ class Verdicts:
     """(K,) limit of detection in nats; empty: not measured."""
 
 
-def open_cells(pooled: Pooled, own: np.ndarray) -> list[list[int]]:
+def open_cells(pooled: Pooled) -> list[list[int]]:
     """Per target the cells that another fold should look at: neither clearly there nor clearly not."""
-    doubtful = _open(pooled)
-    doubtful[np.arange(len(own))[own >= 0], own[own >= 0]] = False
-    return [np.flatnonzero(row).tolist() for row in doubtful]
+    return [np.flatnonzero(row).tolist() for row in _open(pooled)]
 
 
 def _open(pooled: Pooled) -> np.ndarray:
@@ -95,10 +93,13 @@ def decide(
     unclear = ~edge & (pooled.tested > 0) & (reach > least)
     doubtful = np.where(pooled.short, ASKED, DOUBTFUL)[:, None] if len(pooled.short) else DOUBTFUL
     unclear &= (z > doubtful) | (reach > large[:, None]) | (delta >= np.maximum(bar * _without_misfit(pooled), least))
+    if len(pooled.shown):  # of a law that is not fitted, refits do not say that what was seen is nothing
+        unclear |= pooled.shown & ~edge
     if settings.rule == "threshold":  # the paper's rule
         edge, unclear, needed = delta >= settings.epsilon, np.zeros_like(edge), np.full_like(needed, settings.epsilon)
     verdict = np.where(edge, "edge", np.where(unclear, "undecided", "none")).astype("<U9")
-    reason = np.where(unclear, np.where(_mostly_misfit(pooled), MISFITTED, NEAR), "").astype(object)
+    unfitted = _mostly_misfit(pooled) | (pooled.shown if len(pooled.shown) else False)
+    reason = np.where(unclear, np.where(unfitted, MISFITTED, NEAR), "").astype(object)
     if settings.rule == "calibrated":
         _decide_bundles(verdict, reason, pooled, bundle, names, bar)
     if settings.rule == "calibrated" and variation is not None:

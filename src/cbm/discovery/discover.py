@@ -210,12 +210,14 @@ class _Call:
         with runner_for(self.files.jobs, self.workers, self.ceiling, self.progress, self.on) as runner:
             measure_problems(problems, runner, self.settings)
         found = verdicts(problems[0], names, self.settings)
+        memory = plan.memory.copy()
+        memory[plan.index[~problems[0].untested()]] = 0.0
         rewards = {}
         if data.rewards:
             of_rewards = verdicts(problems[1], names, self.settings)
             rewards = reward_graphs(data.factors, list(data.rewards), of_rewards, action=True)
         return assemble(
-            data.factors, len(self.data), plan.index, plan.moving, plan.memory, found, rewards, self.settings,
+            data.factors, len(self.data), plan.index, plan.moving, memory, found, rewards, self.settings,
             clock.perf_counter() - self.started,
         )  # fmt: skip
 

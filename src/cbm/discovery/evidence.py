@@ -19,7 +19,6 @@ from cbm.discovery.settings import (
     MOST_MISFIT,
     MOST_SCATTER,
     NOISY,
-    PLANTED,
     PRIOR_FOLDS,
     PRIOR_SHADOWS,
     TAIL_DEGREES,
@@ -47,12 +46,14 @@ class Evidence:
     `delta`."""
     shadows: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
     """(controls, 2) the same of shadows."""
-    planted: np.ndarray = field(default_factory=lambda: np.zeros(2))
-    """Nats found of a planted effect, and their error."""
+    planted: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    """Nats found of a planted effect, their error, and its true size."""
     loss: np.ndarray = field(default_factory=lambda: np.zeros(3))
     """Squared error of the model, of a constant, and how many rows were tested."""
     unfitted: np.ndarray = field(default_factory=lambda: np.zeros(()))
     """Nats that the model still gains when its rows double."""
+    shown: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    """(J,) whether trees that look at everything use the input far more than shadows."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {name: np.asarray(value) for name, value in vars(self).items()}
@@ -122,6 +123,8 @@ class Pooled:
     """(K,) whether it was tested on few rows."""
     misfit: np.ndarray = field(default_factory=lambda: np.zeros(0))
     """(K,) part of every error that comes from what models have not fitted."""
+    shown: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), bool))
+    """(K, J) whether a look at everything shows an input clearly, in a part that models have not fitted."""
 
     @property
     def z(self) -> np.ndarray:
@@ -140,6 +143,7 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
     tested = np.zeros((count, inputs), int)
     limit, efficiency = np.full(count, np.inf), np.full(count, LEAST_EFFICIENCY)
     explained, short, misfit = np.zeros(count), np.zeros(count, bool), np.zeros(count)
+    shown = np.zeros((count, inputs), bool)
     for p, parts in enumerate(found):
         if not parts:
             continue
@@ -151,6 +155,8 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         usual = max(usual, parts[0]["planted"][1] / 2)  # a model that uses nothing has shadows without any scatter
         own = np.where(own > 0, own, usual)
         misfit[p] = _misfit(parts[0])
+        if misfit[p] > MISFIT / 10 and len(parts[0]["shown"]):
+            shown[p] = parts[0]["shown"]
         exact = _exactness(parts[0]["loss"])  # there all folds have the same law left to fit, and err alike
         within = np.sqrt(own**2 + scatter[p] ** 2 * (exact + (1 - exact) / total))
         apart = _fold_factor(np.stack([part["delta"] for part in parts]), weight, within)
@@ -160,7 +166,7 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         squares = np.sum([part["bundled_stderr"] ** 2 for part in parts], 0)
         bundled_error[p] = np.sqrt(squares / len(parts) ** 2 + scatter[p] ** 2)
         limit[p] = np.sqrt((usual**2 + scatter[p] ** 2) / len(parts) + misfit[p] ** 2)
-        efficiency[p] = np.clip(parts[0]["planted"][0] / PLANTED, LEAST_EFFICIENCY, 1.0)
+        efficiency[p] = np.clip(parts[0]["planted"][0] / parts[0]["planted"][2], LEAST_EFFICIENCY, 1.0)
         explained[p], short[p] = _explained(parts[0]["loss"]), parts[0]["loss"][2] < FEW_TESTED
         given_all[p] = parts[0].get("given_all", parts[0]["delta"])
     of = share > 0
@@ -177,6 +183,7 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         explained=share @ explained,
         short=_all(of, short),
         misfit=np.sqrt(share**2 @ misfit**2),
+        shown=of @ shown,
     )
 
 

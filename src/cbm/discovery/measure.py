@@ -24,9 +24,11 @@ from cbm.discovery.settings import (
     FEW_CANDIDATES,
     FLOOR,
     FOUND,
+    HARMFUL,
     LITTLE,
     MOST_ADDED,
     MOST_CANDIDATES,
+    MOST_MISFIT,
     MOST_SEEN,
     NEGLIGIBLE,
     NOISY,
@@ -39,6 +41,7 @@ from cbm.discovery.settings import (
     SURE,
     TAIL_DEGREES,
     TINY,
+    UNFITTED_SHARE,
     WEAK,
     WEAK_SHARE,
 )
@@ -54,24 +57,30 @@ def screen_job(shared: Mapping[str, np.ndarray], problem: str) -> dict[str, np.n
 def part_job(
     shared: Any, problem: str, part: int, fold: int, own: int, cells: list[int] | None = None,
     candidates: list[int] | None = None, structure: list[float] | None = None, spread: bool = True,
-    pairs: bool = True,
+    pairs: bool = True, value: bool = False,
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """Evidence on one part of a target and one fold. `own` is the input that needs no test (-1: none).
+    """Evidence on one part of a target and one fold. `own` is the input that the part is a change of (-1: of none).
+
+    `value`: the next value is predicted after all, as an earlier fold has found it better to do.
 
     `spread`: whether causes of how far the target scatters are sought, too. `pairs`: whether models see differences.
 
     `cells`, `candidates` and `structure` come from an earlier fold: then only those cells are tested.
     """
     data, screened = _load(shared, problem)
-    work = _Part(data, screened, part, fold, own, pairs)
+    work = _Part(data, screened, part, fold, own, pairs, value)
     if candidates is None:
         found = work.search(spread)
+        if work.forgets(found):  # what it was tells nothing of what it will be, beside the others
+            value = True
+            work = _Part(data, screened, part, fold, own, pairs, value)
+            found = work.search(spread)
     else:
         assert structure is not None and cells is not None
         found = work.retest(candidates, cells, _structure(structure))
     chosen = work.structure
     return {
-        **found.arrays(), "candidates": np.array(work.candidates, int),
+        **found.arrays(), "candidates": np.array(work.candidates, int), "value": np.array(value),
         "structure": np.array([chosen.order, chosen.ridge, chosen.rounds, chosen.bent, chosen.tails], float),
     }  # fmt: skip
 
@@ -110,8 +119,10 @@ def _trees(key: tuple[Any, ...], x: np.ndarray, owner: np.ndarray, rows: Rows) -
 class _Part:
     """One part of a target on one fold."""
 
-    def __init__(self, data: Dataset, screened: Additive, part: int, fold: int, own: int, pairs: bool):
-        self.data, self.screened, self.part, self.fold, self.own = data, screened, part, fold, own
+    def __init__(
+        self, data: Dataset, screened: Additive, part: int, fold: int, own: int, pairs: bool, value: bool = False
+    ):  # fmt: skip
+        self.data, self.screened, self.part, self.fold, self.own = data, screened, part, fold, -1 if value else own
         self.columns, self.within = data.columns_of(part), int(data.within[part])
         self.rows = rows_of(data, fold, part)
         self.y = np.array(data.y[:, self.columns])
@@ -122,10 +133,14 @@ class _Part:
         self.candidates: list[int] = []
         self.structure = Structure()
         self.discrete = bool(data.discrete[part])
-        self.always = [*([own] if own >= 0 else []), *range(data.action, data.inputs)]
+        self.always = [*([self.own] if self.own >= 0 else []), *range(data.action, data.inputs)]
         self.shadows = [int(j) for j in np.arange(data.inputs, int(data.owner.max()) + 1)]
         self.seen = self._seen()
-        self.before = data.before(part, own)
+        self.before = data.before(part, self.own)
+        self.value = value
+        if value:
+            after = self.y[:, 0] + data.before(part, own)
+            self.y = ((after - after.mean()) / after.std())[:, None]
         self.x, self.owner = self._table(pairs)
         self.rows = self.rows.inside(self.x)
         self.cluster = np.unique(data.cluster[self.rows.test], return_inverse=True)[1]
@@ -159,7 +174,7 @@ class _Part:
 
     def _look(self) -> None:
         """What the closed form says of this part: known already, unless the part speaks of some rows only."""
-        if self.within < 0:
+        if self.within < 0 and not self.value:
             self.residual, self.nats = self.screened.residual[:, self.columns], self.screened.nats[self.columns].max(0)
             return
         plain = self.owner[:, 0] == self.owner[:, 1]
@@ -175,9 +190,10 @@ class _Part:
         over, which brings back what was dropped by mistake; then each candidate alone."""
         self._look()
         pairs = self.owner[self.owner[:, 0] != self.owner[:, 1]]
-        key = (self.fold, self.within, tuple(self.seen), self.part if len(pairs) else None)
+        key = (self.fold, self.within, tuple(self.seen), (self.part, self.value) if len(pairs) else None)
         trees = _trees(key, self.x, self.owner, self.rows)
         gains = self._first_gains(trees)
+        shown = gains[: self.data.inputs] > SHOWN
         score = np.maximum(self.wald / SIGNIFICANT, self._padded(gains) / FOUND)
         score = np.maximum(score, self._pairs() / PAIRED)
         self.candidates = self._chosen(score)
@@ -191,12 +207,14 @@ class _Part:
             refits = self._refits(self.y)
         found = self._empty(refits)
         self._test(found, refits, self.candidates)
+        refits = self._without_harm(found, refits)
         # Of a mean that is not fully explained, the rest would look like spread.
         if spread and (refits.structure.rounds == 0 or found.loss[0] > LITTLE * found.loss[1]):
             self._add_spread(found, refits, trees)
         self._report(found, refits.structure)
         self._add_controls(found, refits)
         found.unfitted = np.array(self._unfitted(refits))
+        found.shown = shown & ~self.shows_action[: self.data.inputs]
         return found
 
     def retest(self, candidates: list[int], cells: list[int], structure: Structure) -> Evidence:
@@ -270,6 +288,25 @@ class _Part:
         staying = {self.bundle[j] for j in self.candidates if j not in weak} - {-1}
         return {j for j in weak if self.bundle[j] not in staying}
 
+    def _without_harm(self, found: Evidence, refits: Refits) -> Refits:
+        """Without candidates that make the model worse: what it learns of them by chance hides what others are worth."""
+        dropped = False
+        while (worst := self._most_harmful(found)) is not None:
+            self.candidates.remove(worst)
+            found.delta[worst], found.stderr[worst], found.tested[worst] = 0.0, 0.0, 0
+            refits, dropped = self._refits(self.y), True
+            self._test(found, refits, [j for j in self.candidates if found.delta[j] < 0])
+        if dropped:
+            found.loss = self._empty(refits).loss
+            self._test(found, refits, self.candidates)
+        return refits
+
+    def _most_harmful(self, found: Evidence) -> int | None:
+        """The candidate whose absence helps the model most, by more than chance; bundles stay whole."""
+        harm = {j: -found.delta[j] for j in self.candidates if j not in self.always and self.bundle[j] < 0}
+        harm = {j: nats for j, nats in harm.items() if nats > max(HARMFUL * found.stderr[j], NEGLIGIBLE)}
+        return max(harm, key=lambda j: harm[j]) if harm else None
+
     # Tests
 
     def _bundles(self) -> list[list[int]]:
@@ -321,6 +358,9 @@ class _Part:
 
     def _test(self, found: Evidence, refits: Refits, cells: list[int]) -> None:
         """Each input alone, and each bundle of inputs that hardly vary apart."""
+        if self.before is not None and self.within < 0 and self.own in cells:
+            found.delta[self.own], found.stderr[self.own] = self._memory(refits)
+            found.tested[self.own] = 2
         for j in cells:
             if j != self.own:
                 found.delta[j], found.stderr[j] = self._worth(refits, j)
@@ -334,6 +374,19 @@ class _Part:
                     own, error = self._nats(refits, *refits.apart(j, self.cluster))
                     if own * found.stderr[j] > found.delta[j] * error:
                         found.delta[j], found.stderr[j] = own, error
+
+    def _memory(self, refits: Refits) -> tuple[float, float]:
+        """Nats lost without the variable's own past, by models of its next value: a change says nothing without it."""
+        value = refits.of_value(self.own)
+        delta, stderr = self._nats(refits, refits.full, value.full)
+        if delta > SURE * MOST_MISFIT:
+            return delta, stderr
+        return delta, float(np.hypot(stderr, min(UNFITTED_SHARE * max(self._unfitted(value), 0.0), MOST_MISFIT)))
+
+    def forgets(self, found: Evidence) -> bool:
+        """Whether the next value follows from the others as well as the change does from all."""
+        tested = self.own >= 0 and found.tested[self.own] == 2
+        return bool(tested and found.delta[self.own] < SURE * found.stderr[self.own])
 
     def _add_spread(self, found: Evidence, refits: Refits, trees: Trees) -> None:
         """Causes of how far a target scatters, beside those of where it lies."""
@@ -373,12 +426,14 @@ class _Part:
             structure.order <= 1 and structure.rounds == 0 and not structure.bent,
         )
         found.given_all = np.where((found.tested == 0) | ((found.tested == 2) & additive), nats, found.delta)
+        if self.own >= 0:
+            found.given_all[self.own] = found.delta[self.own]
 
     def _add_controls(self, found: Evidence, refits: Refits) -> None:
         found.shadows = np.array([self._loss_without(refits, {s}) for s in self.shadows[:CONTROLS]])
         shadow = self.shadows[0]
         column = int(np.flatnonzero((refits.owner == shadow).all(1))[0])
-        found.planted = np.array(self._planted(refits, shadow, column))
+        found.planted = np.array(self._planted(refits, shadow, column, float(found.shadows[:, 1].mean())))
 
     def _unfitted(self, refits: Refits) -> float:
         """Nats that the models still gain when their rows double: what noise leaves over does not shrink with rows."""
@@ -388,13 +443,15 @@ class _Part:
         full, other = refits.fitted_to(half)
         return nats_lost(full, other, np.arange(len(full)), refits.structure.tails)[0] if len(full) else 0.0
 
-    def _planted(self, refits: Refits, shadow: int, column: int) -> tuple[float, float]:
-        """What the same models find of an effect of known size that a shadow is given: a step at its mean."""
+    def _planted(self, refits: Refits, shadow: int, column: int, error: float) -> tuple[float, float, float]:
+        """What the same models find of an effect of known size that a shadow is given, a step at its mean; its error;
+        and that size: large enough to be told from the `error` of a shadow without any."""
+        nats = max(PLANTED, SURE * error)
         z = refits.columns[:, column]
         step = np.where(z > z.mean(), 1.0, -1.0)
         noise = refits.full.mean() / refits.y.shape[1] + FLOOR
         if refits.structure.tails:  # as much noise as a Gaussian of the same information about a shift
             noise = student_scale(refits.full) * (TAIL_DEGREES + 3) / (TAIL_DEGREES + 1)
-        size = np.sqrt(np.expm1(2 * PLANTED) * noise)
+        size = np.sqrt(np.expm1(2 * nats) * noise)
         other = refits.relabelled(refits.y + size * step[:, None])
-        return self._loss_without(other, {shadow})
+        return *self._loss_without(other, {shadow}), nats

@@ -30,6 +30,7 @@ from cbm.discovery.evidence import Pooled, pool
 from cbm.discovery.rows import some_rows
 from cbm.discovery.scales import on_even_scales
 from cbm.discovery.settings import FEW_TESTED, LAST_ACTION_WORTH, SURE, Settings
+from cbm.discovery.wraps import as_angles
 from cbm.jobs import Executor, Job, Shared, Store, open_executor
 
 Progress = Callable[[str, float], None]
@@ -44,19 +45,24 @@ class Problem:
     name: str
     data: Dataset
     own: np.ndarray
-    """(K,) the input that needs no test, since the target is a change of it; -1: none."""
+    """(K,) the input that the target is a change of; -1: none."""
     bundle: np.ndarray | None = None
     found: list[list[Arrays]] | None = None
     """What was measured of each part, fold by fold."""
     asked: list[int] | None = None
     """On how many folds each part is to be measured."""
 
+    def untested(self) -> np.ndarray:
+        """(K,) targets whose own past holds by construction: no model of the next value has been compared."""
+        k = np.arange(len(self.own))
+        return (self.own >= 0) & (self.pooled().tested[k, self.own] == 0)
+
     @property
     def parts(self) -> range:
         return range(self.data.parts)
 
     def own_of(self, part: int) -> int:
-        """The input that needs no test in a part; -1 where several targets share it."""
+        """The input that a part is a change of; -1 where several targets share it."""
         owners = self.own[self.data.share[:, part] > 0]
         return int(owners[0]) if len(owners) == 1 else -1
 
@@ -153,7 +159,7 @@ def _retest(problems: list[Problem], runner: Runner, settings: Settings) -> None
     jobs = []
     for problem in problems:
         assert problem.found is not None and problem.asked is not None
-        cells = open_cells(problem.pooled(), problem.own)
+        cells = open_cells(problem.pooled())
         for p in problem.parts:
             asked = _asked_of(problem, p, cells)
             if asked is not None:
@@ -161,7 +167,7 @@ def _retest(problems: list[Problem], runner: Runner, settings: Settings) -> None
                 chosen: dict[str, Any] = {
                     name: problem.found[p][0][name].tolist() for name in ("candidates", "structure")
                 }
-                chosen["pairs"] = settings.differences
+                chosen |= {"pairs": settings.differences, "value": bool(problem.found[p][0]["value"])}
                 jobs += [_job(problem, p, f, cells=asked, **chosen) for f in range(1, settings.folds)]
     # Which cells are open depends on all targets: with some of them missing, another call would ask something else.
     if all(parts for problem in problems for parts in problem.found or []):
@@ -223,6 +229,7 @@ def build_problems(
     rows = some_rows(data.runs(), settings.most_rows, seed)
     if len(rows) < len(data):
         data, last = data.select(rows), None if last is None else last[rows]
+    data = as_angles(data)
     table, plan = dynamics_dataset(on_even_scales(data), settings, seed, last)
     problems = [Problem("dynamics", table, np.where(plan.changes, plan.index, -1))]
     if data.rewards:

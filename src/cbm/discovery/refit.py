@@ -230,6 +230,13 @@ class Refits:
         other = Refits(x, self.owner, self.y, candidates, rows, self.structure, False, self.before, False)
         return self.full[within], other.full
 
+    def of_value(self, own: int) -> Refits:
+        """Models of what comes out, not of its change, without the variable that it is a change of."""
+        assert self.before is not None
+        candidates = [int(j) for j in np.unique(self.owner) if j != own]
+        after = self.y + self.before[:, None]
+        return Refits(self.columns, self.owner, after, candidates, Rows(self.fit, self.kept, self.test), tame=False)
+
     def relabelled(self, y: np.ndarray) -> Refits:
         """The same rows and inputs with another target."""
         other = copy.copy(self)
@@ -283,14 +290,16 @@ class Refits:
     def _chosen_closed(self) -> Structure:
         """The order and the ridge that kept-out rows like best; of very many rows some are enough to tell."""
         fit, kept = (rows[:: max(1, len(rows) // CHOOSING)] for rows in (self.fit, self.kept))
-        x, y = self.columns[np.concatenate([fit, kept])], self.y[np.concatenate([fit, kept])] - self.mean
+        every, most = np.concatenate([fit, kept]), min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5)
+        x, y = self.columns[every], self.y[every] - self.mean
         found, best = Structure(), float((y[len(fit) :] ** 2).mean()) + FLOOR
-        left = y
+        left, tried = y, dict[int, np.ndarray]()
         for order in (1, 2, 3):
-            features, _ = self.basis.features(x, order, min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5))
-            more = features[: len(fit), len(self.basis.singles()) :]
-            if order > 1 and (not more.shape[1] or _clearest(more, left[: len(fit)]) < WORTH_TRYING):
-                continue
+            if order > 1:
+                more = self.basis.features(x[: len(fit)], order, most)[0][:, len(self.basis.singles()) :]
+                if not more.shape[1] or _clearest(more, left[: len(fit)]) < WORTH_TRYING:
+                    continue
+            features = tried[order] = self.basis.features(x, order, most)[0]
             gram = Gram.of(features[: len(fit)])
             moments = features[: len(fit)].T @ (y[: len(fit)] - y[: len(fit)].mean(0))
             for ridge in RIDGES if len(self.fit) < RIDGE_ROWS else RIDGES[:1]:
@@ -302,22 +311,20 @@ class Refits:
                     left = residual if order == 1 else left
             if best < 2 * FLOOR:
                 break
-        return self._chosen_bends(found, best, fit, kept)
+        return self._chosen_bends(found, best, tried, y, every, len(fit))
 
-    def _chosen_bends(self, found: Structure, best: float, fit: np.ndarray, kept: np.ndarray) -> Structure:
-        """With bends of the linear prediction, if kept-out rows like that better."""
+    def _chosen_bends(
+        self, found: Structure, best: float, tried: dict[int, np.ndarray], y: np.ndarray, every: np.ndarray, n: int
+    ) -> Structure:
+        """With bends of the linear prediction, if kept-out rows like that better: all but the first `n` of `every`."""
         if not found.order or self.y.shape[1] > 1 or best < 2 * FLOOR:
             return found
-        every = np.concatenate([fit, kept])
-        x, y = self.columns[every], self.y[every] - self.mean
-        before = None if self.before is None else self.before[every]
+        before, centred = None if self.before is None else self.before[every], y[:n] - y[:n].mean(0)
         for order in dict.fromkeys((1, found.order)):
-            features, _ = self.basis.features(x, order, min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5))
-            gram = Gram.of(features[: len(fit)])
-            centred = y[: len(fit)] - y[: len(fit)].mean(0)
-            keep = np.arange(features.shape[1])
-            bent = Bent(features, gram, features[: len(fit)].T @ centred, keep, self._linear(keep), before)
-            left = y[len(fit) :] - bent.predictions(centred, found.ridge, slice(len(fit), None))
+            features = tried[order]
+            gram, keep = Gram.of(features[:n]), np.arange(features.shape[1])
+            bent = Bent(features, gram, features[:n].T @ centred, keep, self._linear(keep), before)
+            left = y[n:] - bent.predictions(centred, found.ridge, slice(n, None))
             loss = float((left**2).mean()) + FLOOR
             if loss < BETTER * best:
                 found, best = Structure(order, found.ridge, bent=True), loss

@@ -60,7 +60,7 @@ def additive(data: Dataset, rows: np.ndarray, bundle: np.ndarray | None = None) 
     fit = _Fit.of(data, basis, rows)
     wald = fit.excess(blocks)
     whole = bundle is None  # of all rows: what is reported may come from all of them
-    bundle = _bundles(data, rows, fit, blocks) if bundle is None else bundle
+    bundle = _bundles(data, rows, fit, blocks, basis.linear()) if bundle is None else bundle
     grouped = wald.copy()
     for b in range(int(bundle.max(initial=-1)) + 1):
         members = np.flatnonzero(bundle == b)
@@ -125,8 +125,9 @@ class _Fit:
         block = solve_positive(self.inverse[np.ix_(own, own)], self.weights[own])
         return np.asarray(((self.weights[own] * block).sum(0) / self.noise - len(own)) / np.sqrt(2 * len(own)))
 
-    def own_share(self, blocks: list[np.ndarray], rows: int) -> np.ndarray:
-        """(J,) share of an input's first column that a sum of functions of all other inputs leaves unexplained.
+    def own_share(self, blocks: list[np.ndarray], linear: np.ndarray, rows: int) -> np.ndarray:
+        """(J,) share of an input's columns, the largest, that a sum of functions of all other inputs leaves
+        unexplained. `linear` are the features that are columns themselves.
 
         With few rows such a sum explains anything, and nothing is said.
         """
@@ -135,7 +136,8 @@ class _Fit:
             return share
         for j, own in enumerate(blocks):
             if len(own):
-                share[j] = solve_positive(self.inverse[np.ix_(own, own)], np.eye(len(own)))[0, 0]
+                left = solve_positive(self.inverse[np.ix_(own, own)], np.eye(len(own))).diagonal()
+                share[j] = left[np.isin(own, linear)].max()
         return share
 
     def closest(self, j: int, blocks: list[np.ndarray]) -> int:
@@ -187,20 +189,23 @@ def _moments(
     return gram, moments, about + total / n, y_about + y_total / n, squares - y_total**2 / n
 
 
-def _bundles(data: Dataset, rows: np.ndarray, fit: _Fit, blocks: list[np.ndarray]) -> np.ndarray:
+def _bundles(
+    data: Dataset, rows: np.ndarray, fit: _Fit, blocks: list[np.ndarray], linear: np.ndarray
+) -> np.ndarray:  # fmt: skip
     """(J,) which inputs hardly vary apart from each other: all but a small share of one is explained by the others.
 
     Such a variable joins the input that explains most of it.
     """
     some, real = rows[:: max(1, len(rows) // 20_000)], np.flatnonzero(data.owner < data.inputs)
     x, owner = data.columns[np.ix_(some, real)], data.owner[real]
-    alone = np.minimum(_own_share(x), fit.own_share(blocks, len(rows))[owner])
-    shown = _shown_by(x, owner, data.exogenous)
+    several = (owner[:, None] == owner).sum(1) > 1
+    alone = np.minimum(np.where(several, 1.0, _own_share(x)), fit.own_share(blocks, linear, len(rows))[owner])
+    shown = np.where(several, 1.0, _shown_by(x, owner, data.exogenous))
     bundle = np.full(int(data.owner.max()) + 1, -1)
     links = np.arange(len(bundle))
     for c in np.flatnonzero(np.minimum(alone, shown.min(0, initial=1.0)) < OWN_VARIATION):
-        if owner[c] >= data.action or (owner == owner[c]).sum() > 1:
-            continue  # the action's columns may repeat each other; a variable of several columns is not looked at
+        if owner[c] >= data.action:
+            continue  # the action's columns may repeat each other
         partner = fit.closest(int(owner[c]), blocks[: data.inputs])
         if len(shown) and shown[:, c].min() < OWN_VARIATION:
             partner = data.exogenous + int(shown[:, c].argmin())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -155,6 +156,11 @@ ATOM = 1 / 32  # a value that makes up more than this share of the data is treat
 SELF_MEMORY = 0.7  # nats of self-memory above which the change is predicted (half the residual)
 LOG_WORTH = 0.05  # nats by which a variable's logarithm must be predicted better than itself to take its place
 LOG_ROWS = 20_000  # rows on which the two are compared, at most
+FEWEST_WRAPS = 10  # jumps by its whole range that a variable must make to count as one that wraps
+RARE_STEP = 0.005  # share of its other steps that may be anything, on either side ...
+OTHER_JUMPS = 0.1  # ... and of its jumps
+USUAL_STEP = 0.25  # share of its range up to which such a variable moves in one step otherwise
+PERIODS = (2 * math.pi, 360.0, 24.0, 1.0)  # looked for first, since the values seen seldom reach both ends
 REPETITION = 1e-3  # share of its variance that a repetition may have of its own: rounding, clipping
 CONTINUED = 0.8  # share of the rows that must continue another, for the last action to be looked at unasked
 ROWS_PER_COLUMN = 10  # of the action, from which on repetitions are told: with fewer, anything can be fitted
@@ -220,6 +226,7 @@ BUNDLED = 20.0  # deviations of a chi-square, for inputs that hardly vary apart 
 WEAK = 0.1  # nats, below which an effect must also hold against better models without the input ...
 WEAK_SHARE = 0.25  # ... as it must below this share of all that is known of the target: where there is no noise, a
 # little misfit is worth many nats
+HARMFUL = 3.0  # errors below zero, from which on a candidate makes the model worse and is dropped
 CONCEIVABLE = 1.7  # errors of one fold, below which three folds together cannot make an edge: no stand-in is needed
 CONTROLS = 2  # shadows among the candidates of each target
 PLANTED = 0.02  # nats of the planted effect

@@ -98,13 +98,23 @@ def self_memory(data: Transitions, rows: int = 20_000) -> np.ndarray:
     pick = np.linspace(0, len(data) - 1, min(rows, len(data))).astype(int)
     obs, after, kinds = data.obs[pick], data.next_obs[pick], data.factors.kinds
     d = obs.shape[1]
-    inputs = np.concatenate([obs, action_columns(data.action[pick], data.factors.discrete_actions)], 1)
-    pieces, owner = additive_features(inputs)
-    delta = np.stack([change(obs[:, i], after[:, i], kinds[i]) for i in range(d)], 1)
-    residual = _residuals_without_own(pieces, owner, np.concatenate([after, delta], 1), d)
+    now, later = ([_on_circle(part[:, i], kinds[i]) for i in range(d)] for part in (obs, after))
+    action = action_columns(data.action[pick], data.factors.discrete_actions)
+    pieces, column = additive_features(np.concatenate([*now, action], 1))
+    variable = np.repeat(np.arange(d + 1), [*(part.shape[1] for part in now), action.shape[1]])
+    delta = [change(obs[:, i], after[:, i], kinds[i])[:, None] for i in range(d)]
+    outcomes = [*later, *delta]
+    of = np.repeat(np.arange(2 * d), [part.shape[1] for part in outcomes])
+    squares = _squares_without_own(pieces, variable[column], np.concatenate(outcomes, 1), of % d)
+    residual = np.sqrt(np.bincount(of, squares, 2 * d))
     memory = np.log(residual[:d] + 1e-12) - np.log(residual[d:] + 1e-12)
     memory[[kind in ("binary", "categorical") for kind in kinds]] = -np.inf
     return memory
+
+
+def _on_circle(values: np.ndarray, kind: Kind) -> np.ndarray:
+    """(T, 1), or (T, 2) the place of an angle on the circle."""
+    return np.stack([np.sin(values), np.cos(values)], 1) if kind == "angle" else values[:, None]
 
 
 def action_columns(action: np.ndarray, discrete: int | None) -> np.ndarray:
@@ -123,8 +133,8 @@ def additive_features(inputs: np.ndarray, most: int = 2000) -> tuple[np.ndarray,
     return pieces - pieces.mean(0), owner
 
 
-def _residuals_without_own(pieces: np.ndarray, owner: np.ndarray, y: np.ndarray, d: int) -> np.ndarray:
-    """Residual deviation of each y[:, i] and y[:, d+i] regressed on all features but those of column i.
+def _squares_without_own(pieces: np.ndarray, owner: np.ndarray, y: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """(Q,) squared residual deviation of each column of y, regressed on all features but those of its variable `own`.
 
     One inverse serves all: leaving out a block of features from a ridge regression with inverse Gram
     matrix P raises the squared residual by  b' (P_block)^-1 b, with b the block's coefficients.
@@ -136,15 +146,12 @@ def _residuals_without_own(pieces: np.ndarray, owner: np.ndarray, y: np.ndarray,
     inverse = np.linalg.inv(pieces.T @ pieces / n + 1e-6 * np.eye(pieces.shape[1]))
     moment = pieces.T @ y / n
     weights = inverse @ moment
-    explained = 1 - (moment * weights).sum(0)
-    residual = np.empty(2 * d)
-    for i in range(d):
-        own = np.flatnonzero(owner == i)
-        block = np.linalg.inv(inverse[np.ix_(own, own)])
-        for k in (i, d + i):
-            b = weights[own, k]
-            residual[k] = np.sqrt(max(explained[k] + b @ block @ b, 0)) * scale[k]
-    return residual
+    squares = 1 - (moment * weights).sum(0)
+    for i in np.unique(own):
+        mine = np.flatnonzero(owner == i)
+        b = weights[np.ix_(mine, own == i)]
+        squares[own == i] += (b * np.linalg.solve(inverse[np.ix_(mine, mine)], b)).sum(0)
+    return np.asarray(np.maximum(squares, 0) * scale**2)
 
 
 @dataclass(frozen=True)
