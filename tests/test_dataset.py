@@ -10,7 +10,7 @@ import pytest
 from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 from cbm.discovery.dataset import Dataset, dynamics_dataset, reward_dataset
-from cbm.discovery.measure import rows_of
+from cbm.discovery.part import rows_of
 from cbm.discovery.settings import LONGEST_CLUSTER, Settings
 
 SETTINGS = Settings()

@@ -11,7 +11,7 @@ from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 from cbm.discovery.dataset import Dataset, dynamics_dataset
 from cbm.discovery.last_action import last_actions
-from cbm.discovery.measure import rows_of
+from cbm.discovery.part import rows_of
 from cbm.discovery.regression import Basis
 from cbm.discovery.screen import additive, tree_gains
 from cbm.discovery.settings import Settings

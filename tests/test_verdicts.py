@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ from scipy import stats
 from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 from cbm.discovery.discover import discover
-from cbm.discovery.settings import Settings
+from cbm.discovery.evidence import Evidence
+from cbm.discovery.measure import _Part
+from cbm.discovery.settings import SELF_MEMORY, Settings
+from cbm.discovery.targets import self_memory
 from cbm.graph import CausalGraph
 from cbm.graph.reward import UNSETTLED
 
@@ -207,3 +211,42 @@ def test_a_ceiling_claims_nothing_that_was_not_measured() -> None:
     assert action is not None and (action.verdict, action.reason) == ("undecided", UNSETTLED)
     assert missing.all(1).any(), "some targets were not looked at"
     assert set(graph.possible("luck")) == set(graph.variables)
+
+
+# What a variable was
+
+
+def _depths(seed: int = 0, copies: int = 200, steps: int = 40) -> Transitions:
+    """place: what it was, plus a push. depth: a reading of the next place, wavy, with noise of its own, no memory."""
+    rng = np.random.default_rng(seed)
+    place, depth = rng.uniform(0, 10, copies), rng.normal(size=copies)
+    rows: list[tuple[np.ndarray, ...]] = []
+    for _ in range(steps):
+        push = rng.normal(size=copies)
+        after = place + 0.04 * push + 0.02 * rng.normal(size=copies), np.sin(2 * place) + 0.1 * rng.normal(size=copies)
+        rows.append((np.stack([place, depth], 1), push[:, None], np.stack(after, 1)))
+        place, depth = after
+    obs, action, following = (np.stack(part, 1).reshape(copies * steps, -1) for part in zip(*rows, strict=True))
+    factors = Factors((Variable("place"), Variable("depth")), ("push",))
+    return Transitions(obs, action, following, factors, episode=np.repeat(np.arange(copies), steps))
+
+
+def test_a_slow_reading_has_no_memory_and_what_is_carried_on_has() -> None:
+    data = _depths()
+    assert self_memory(data)[1] > SELF_MEMORY  # a sum of bent lines cannot follow the waves: its change looks simpler
+    graph = discover(data, workers=1)
+    assert graph.verdict[0].tolist() == ["edge", "none", "edge"]
+    assert graph.verdict[1, 0] == "edge" and graph.verdict[1, 1] != "edge" and graph.cmi[1, 1] < 0.1
+    assert graph.stderr[0, 0] > 0 and graph.cmi[0, 0] > 2  # measured, like any other cell
+
+
+def test_the_candidate_that_harms_most_goes_first() -> None:
+    found = Evidence(*(np.array(part) for part in (
+        [-0.2, -0.1, -0.3, -0.001, -0.4], [0.02, 0.02, 0.02, 0.02, 0.3], [2] * 5, [0.0] * 5, [0.0] * 5,
+    )))  # fmt: skip
+    part = SimpleNamespace(candidates=[0, 1, 2, 3, 4], always=[2], bundle=np.array([-1, -1, -1, -1, -1]))
+    assert _Part._most_harmful(part, found) == 0  # type: ignore[arg-type]
+    part.bundle[0] = 0
+    assert _Part._most_harmful(part, found) == 1  # type: ignore[arg-type]
+    part.candidates = [2, 3, 4]
+    assert _Part._most_harmful(part, found) is None  # type: ignore[arg-type]

@@ -177,7 +177,8 @@ def _part(
     return {
         "delta": np.array(delta), "stderr": np.full(J, stderr), "tested": np.full(J, tested), "bundled": np.zeros(J),
         "bundled_stderr": np.zeros(J), "shadows": np.array([[shadows, stderr], [-shadows, stderr]]),
-        "planted": np.array([planted, stderr, 0.02]), "loss": np.ones(3), "unfitted": np.zeros(()), "shown": np.zeros(J, bool),
+        "planted": np.array([planted, stderr, 0.02]), "loss": np.ones(3), "unfitted": np.zeros(()),
+        "shown": np.zeros(J, bool), "follows": np.array(-1),
     }  # fmt: skip
 
 

@@ -19,7 +19,9 @@ def _steps(path: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return path[:-1], path[1:]
 
 
-@pytest.mark.parametrize("low,period", [(-np.pi, 2 * np.pi), (0.0, 2 * np.pi), (-180.0, 360.0), (0.0, 24.0), (3.0, 7.7)])
+@pytest.mark.parametrize(
+    "low,period", [(-np.pi, 2 * np.pi), (0.0, 2 * np.pi), (-180.0, 360.0), (0.0, 24.0), (3.0, 7.7)]
+)
 def test_a_heading_in_any_unit(low: float, period: float) -> None:
     rng = np.random.default_rng(0)
     turned = np.cumsum(0.02 + 0.1 * rng.normal(size=ROWS)) * period / (2 * np.pi)
@@ -65,9 +67,9 @@ def _boat(seed: int = 0) -> Transitions:
         )
         rows.append((np.stack([heading, wind, speed], 1), push[:, None], np.stack(after, 1)))
         heading, wind, speed = after
-    obs, action, after = (np.stack(part, 1).reshape(copies * steps, -1) for part in zip(*rows, strict=True))
+    obs, action, following = (np.stack(part, 1).reshape(copies * steps, -1) for part in zip(*rows, strict=True))
     factors = Factors((Variable("heading"), Variable("wind"), Variable("speed")), ("push",))
-    return Transitions(obs, action, after, factors, episode=np.repeat(np.arange(copies), steps))
+    return Transitions(obs, action, following, factors, episode=np.repeat(np.arange(copies), steps))
 
 
 def test_the_log_itself_is_left_alone() -> None:

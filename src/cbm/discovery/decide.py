@@ -7,6 +7,7 @@ published setting: the paper's threshold, or thresholds calibrated on inputs tha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -76,11 +77,13 @@ def decide(
     names: list[str],
     settings: Settings,
     variation: tuple[np.ndarray, np.ndarray] | None = None,
+    redundant: Mapping[int, int] | None = None,
 ) -> Verdicts:
     """Verdicts on all cells.
 
     `bundle` (J,) numbers inputs that hardly vary apart. `variation` says in how many rows each target and each input is
-    not what it mostly is.
+    not what it mostly is. `redundant` are inputs that follow from others, but for what models do not fit, with the one
+    that each goes with most.
     """
     z, delta = pooled.z, pooled.delta
     bar = edge_bar(z, settings.false_discovery_rate)
@@ -92,16 +95,17 @@ def decide(
     large = _large(pooled)
     unclear = ~edge & (pooled.tested > 0) & (reach > least)
     doubtful = np.where(pooled.short, ASKED, DOUBTFUL)[:, None] if len(pooled.short) else DOUBTFUL
-    unclear &= (z > doubtful) | (reach > large[:, None]) | (delta >= np.maximum(bar * _without_misfit(pooled), least))
-    if len(pooled.shown):  # of a law that is not fitted, refits do not say that what was seen is nothing
-        unclear |= pooled.shown & ~edge
+    fitted = _without_misfit(pooled)
+    unclear &= (z > doubtful) | (reach > large[:, None]) | (delta >= np.maximum(bar * fitted, least))
+    if len(pooled.shown):  # misfit is no reason to call nothing what was seen and helps
+        unclear |= pooled.shown & ~edge & (delta > ASKED * fitted)
     if settings.rule == "threshold":  # the paper's rule
         edge, unclear, needed = delta >= settings.epsilon, np.zeros_like(edge), np.full_like(needed, settings.epsilon)
     verdict = np.where(edge, "edge", np.where(unclear, "undecided", "none")).astype("<U9")
-    unfitted = _mostly_misfit(pooled) | (pooled.shown if len(pooled.shown) else False)
-    reason = np.where(unclear, np.where(unfitted, MISFITTED, NEAR), "").astype(object)
+    reason = np.where(unclear, np.where(_mostly_misfit(pooled), MISFITTED, NEAR), "").astype(object)
     if settings.rule == "calibrated":
         _decide_bundles(verdict, reason, pooled, bundle, names, bar)
+        _decide_redundant(verdict, reason, pooled, redundant, names)
     if settings.rule == "calibrated" and variation is not None:
         _decide_rare(verdict, reason, *variation)
     measured = pooled.error > 0
@@ -187,6 +191,16 @@ def _decide_bundles(
             for j in doubtful if not sure.any() else doubtful[verdict[k, doubtful] == "edge"]:
                 mate = next(m for m in members if m != j)
                 verdict[k, j], reason[k, j] = "undecided", f"hardly varies by itself: goes with {names[mate]}"
+
+
+def _decide_redundant(
+    verdict: np.ndarray, reason: np.ndarray, pooled: Pooled, redundant: Mapping[int, int] | None, names: list[str]
+) -> None:
+    """What follows from other inputs has nothing of its own. Where a law is not fitted, it may seem to be needed only
+    because models find it easier to follow than what it follows from."""
+    for j, mate in (redundant or {}).items():
+        for k in np.flatnonzero((verdict[:, j] == "edge") & (pooled.misfit > MISFIT / 10)):
+            verdict[k, j], reason[k, j] = "undecided", f"hardly varies by itself: goes with {names[mate]}"
 
 
 def above_shadows(cmi: np.ndarray, real_inputs: int) -> np.ndarray:

@@ -55,6 +55,9 @@ class Evidence:
     shown: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     """(J,) whether trees that look at everything use the input far more than shadows."""
 
+    follows: np.ndarray = field(default_factory=lambda: np.array(-1))
+    """The input that says most of the variable, where it follows from the others but for what models do not fit; -1."""
+
     def arrays(self) -> dict[str, np.ndarray]:
         return {name: np.asarray(value) for name, value in vars(self).items()}
 
@@ -125,6 +128,8 @@ class Pooled:
     """(K,) part of every error that comes from what models have not fitted."""
     shown: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), bool))
     """(K, J) whether a look at everything shows an input clearly, in a part that models have not fitted."""
+    follows: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
+    """(K,) the input that says most of a target's variable, where that follows from others; -1: it does not."""
 
     @property
     def z(self) -> np.ndarray:
@@ -143,7 +148,7 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
     tested = np.zeros((count, inputs), int)
     limit, efficiency = np.full(count, np.inf), np.full(count, LEAST_EFFICIENCY)
     explained, short, misfit = np.zeros(count), np.zeros(count, bool), np.zeros(count)
-    shown = np.zeros((count, inputs), bool)
+    shown, follows = np.zeros((count, inputs), bool), np.full(count, -1)
     for p, parts in enumerate(found):
         if not parts:
             continue
@@ -154,7 +159,7 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         usual = np.sqrt(np.mean([part["shadows"][:, 1] ** 2 for part in parts]))
         usual = max(usual, parts[0]["planted"][1] / 2)  # a model that uses nothing has shadows without any scatter
         own = np.where(own > 0, own, usual)
-        misfit[p] = _misfit(parts[0])
+        misfit[p], follows[p] = _misfit(parts[0]), parts[0]["follows"]
         if misfit[p] > MISFIT / 10 and len(parts[0]["shown"]):
             shown[p] = parts[0]["shown"]
         exact = _exactness(parts[0]["loss"])  # there all folds have the same law left to fit, and err alike
@@ -184,6 +189,7 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         short=_all(of, short),
         misfit=np.sqrt(share**2 @ misfit**2),
         shown=of @ shown,
+        follows=np.array([follows[own].max(initial=-1) for own in of], int),
     )
 
 

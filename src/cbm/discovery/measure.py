@@ -7,18 +7,17 @@ predicts new episodes as well has no need of any of them, and fewer useless inpu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from cbm.discovery.contact import differences
 from cbm.discovery.dataset import Dataset
 from cbm.discovery.evidence import Evidence, nats_lost, student_scale
+from cbm.discovery.part import Part
 from cbm.discovery.refit import Refits, Rows, Structure
 from cbm.discovery.screen import Additive, additive, product_scores, tree_gains
 from cbm.discovery.settings import (
-    BUNDLED,
     CONCEIVABLE,
     CONTROLS,
     FEW_CANDIDATES,
@@ -29,9 +28,9 @@ from cbm.discovery.settings import (
     MOST_ADDED,
     MOST_CANDIDATES,
     MOST_MISFIT,
-    MOST_SEEN,
     NEGLIGIBLE,
     NOISY,
+    OWN_VARIATION,
     PAIRED,
     PLANTED,
     PRUNED_ROWS,
@@ -41,6 +40,7 @@ from cbm.discovery.settings import (
     SURE,
     TAIL_DEGREES,
     TINY,
+    UNFITTED,
     UNFITTED_SHARE,
     WEAK,
     WEAK_SHARE,
@@ -90,12 +90,6 @@ def _structure(numbers: list[float]) -> Structure:
     return Structure(int(order), ridge, int(rounds), bool(bent), bool(tails))
 
 
-def rows_of(data: Dataset, fold: int, part: int) -> Rows:
-    """The rows that a part speaks of, on one fold."""
-    mine, test = data.rows_of(part), data.fold == fold
-    return Rows(*(np.flatnonzero(mine & some) for some in (~test & ~data.kept, ~test & data.kept, test)))
-
-
 _cache: dict[Any, Any] = {}
 
 
@@ -116,72 +110,8 @@ def _trees(key: tuple[Any, ...], x: np.ndarray, owner: np.ndarray, rows: Rows) -
     return _cache["trees"]
 
 
-class _Part:
-    """One part of a target on one fold."""
-
-    def __init__(
-        self, data: Dataset, screened: Additive, part: int, fold: int, own: int, pairs: bool, value: bool = False
-    ):  # fmt: skip
-        self.data, self.screened, self.part, self.fold, self.own = data, screened, part, fold, -1 if value else own
-        self.columns, self.within = data.columns_of(part), int(data.within[part])
-        self.rows = rows_of(data, fold, part)
-        self.y = np.array(data.y[:, self.columns])
-        self.wald, self.grouped = screened.wald[self.columns].max(0), screened.grouped[self.columns].max(0)
-        self.bundle = screened.bundle
-        self.shows_action = screened.repeats
-        """The action, or the one before, is always in view."""
-        self.candidates: list[int] = []
-        self.structure = Structure()
-        self.discrete = bool(data.discrete[part])
-        self.always = [*([self.own] if self.own >= 0 else []), *range(data.action, data.inputs)]
-        self.shadows = [int(j) for j in np.arange(data.inputs, int(data.owner.max()) + 1)]
-        self.seen = self._seen()
-        self.before = data.before(part, self.own)
-        self.value = value
-        if value:
-            after = self.y[:, 0] + data.before(part, own)
-            self.y = ((after - after.mean()) / after.std())[:, None]
-        self.x, self.owner = self._table(pairs)
-        self.rows = self.rows.inside(self.x)
-        self.cluster = np.unique(data.cluster[self.rows.test], return_inverse=True)[1]
-
-    def _seen(self) -> list[int]:
-        """Inputs that are looked at: all, or of very many the most useful ones, their mates, and shadows."""
-        inputs = self.data.inputs
-        if inputs <= MOST_SEEN:
-            return [*range(inputs), *self.shadows]
-        best = np.argsort(-self.wald[:inputs], kind="stable")[:MOST_SEEN].tolist()
-        return sorted({*best, *self._mates(best), *self.always, *self.shadows})
-
-    def _mates(self, chosen: list[int]) -> list[int]:
-        """Inputs that hardly vary apart from those chosen, or from each other while they show together."""
-        inputs = self.data.inputs
-        bundles = set(self.bundle[chosen]) | set(self.bundle[:inputs][self.grouped[:inputs] > BUNDLED])
-        mates = np.flatnonzero(np.isin(self.bundle[:inputs], list(bundles - {-1})) & ~self.shows_action[:inputs])
-        return [int(j) for j in mates]
-
-    def _table(self, with_differences: bool) -> tuple[np.ndarray, np.ndarray]:
-        """(T, C) columns of what is seen, and differences of two of them; (C, 2) the inputs they belong to."""
-        data = self.data
-        chosen = np.flatnonzero(np.isin(data.owner, self.seen))
-        x, owner = data.columns[:, chosen], data.owner[chosen]
-        owners = np.stack([owner, owner], 1)
-        if not with_differences:
-            return x, owners
-        variables = np.flatnonzero(owner < data.action)
-        pairs, more = differences(x[:, variables], self.y, self.rows.fit)
-        return np.concatenate([x, more], 1), np.concatenate([owners, owner[variables[pairs]]])
-
-    def _look(self) -> None:
-        """What the closed form says of this part: known already, unless the part speaks of some rows only."""
-        if self.within < 0 and not self.value:
-            self.residual, self.nats = self.screened.residual[:, self.columns], self.screened.nats[self.columns].max(0)
-            return
-        plain = self.owner[:, 0] == self.owner[:, 1]
-        view = replace(self.data, columns=self.x[:, plain], owner=self.owner[plain, 0], y=self.y)
-        found = additive(view, np.sort(np.concatenate([self.rows.fit, self.rows.kept])), self.bundle)
-        self.residual, self.wald = found.residual, found.wald.max(0)
-        self.grouped, self.nats = found.grouped.max(0), found.nats.max(0)
+class _Part(Part):
+    """From the inputs in view to evidence."""
 
     # Phases
 
@@ -289,7 +219,7 @@ class _Part:
         return {j for j in weak if self.bundle[j] not in staying}
 
     def _without_harm(self, found: Evidence, refits: Refits) -> Refits:
-        """Without candidates that make the model worse: what it learns of them by chance hides what others are worth."""
+        """Without candidates that make the model worse: what it learns of them by chance hides what others do."""
         dropped = False
         while (worst := self._most_harmful(found)) is not None:
             self.candidates.remove(worst)
@@ -359,8 +289,7 @@ class _Part:
     def _test(self, found: Evidence, refits: Refits, cells: list[int]) -> None:
         """Each input alone, and each bundle of inputs that hardly vary apart."""
         if self.before is not None and self.within < 0 and self.own in cells:
-            found.delta[self.own], found.stderr[self.own] = self._memory(refits)
-            found.tested[self.own] = 2
+            self._test_own(found, refits)
         for j in cells:
             if j != self.own:
                 found.delta[j], found.stderr[j] = self._worth(refits, j)
@@ -375,13 +304,20 @@ class _Part:
                     if own * found.stderr[j] > found.delta[j] * error:
                         found.delta[j], found.stderr[j] = own, error
 
-    def _memory(self, refits: Refits) -> tuple[float, float]:
-        """Nats lost without the variable's own past, by models of its next value: a change says nothing without it."""
-        value = refits.of_value(self.own)
-        delta, stderr = self._nats(refits, refits.full, value.full)
-        if delta > SURE * MOST_MISFIT:
-            return delta, stderr
-        return delta, float(np.hypot(stderr, min(UNFITTED_SHARE * max(self._unfitted(value), 0.0), MOST_MISFIT)))
+    def _test_own(self, found: Evidence, refits: Refits) -> None:
+        """What is lost without the variable's own past, by models of its next value."""
+        value, j = refits.of_value(self.own), self.own
+        found.delta[j], found.stderr[j] = self._nats(refits, refits.full, value.full)
+        found.tested[j] = 2
+        spread = ((value.y[value.test] - value.mean) ** 2).sum(1).mean()
+        left = float(value.full.mean() / max(spread, 1e-300))
+        if left > OWN_VARIATION and found.delta[j] > SURE * MOST_MISFIT:
+            return
+        unfitted = max(self._unfitted(value), 0.0)
+        found.stderr[j] = np.hypot(found.stderr[j], min(UNFITTED_SHARE * unfitted, MOST_MISFIT))
+        if left < NOISY or (left < OWN_VARIATION and unfitted > UNFITTED):
+            use = self.wald if value.gains is None else value.gains
+            found.follows = np.array(max((i for i in self.candidates if i != j), key=lambda i: use[i], default=-1))
 
     def forgets(self, found: Evidence) -> bool:
         """Whether the next value follows from the others as well as the change does from all."""

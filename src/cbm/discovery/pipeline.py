@@ -207,8 +207,9 @@ def _collect(problems: list[Problem], results: dict[str, Arrays]) -> None:
 
 def verdicts(problem: Problem, names: list[str], settings: Settings) -> Verdicts:
     bundle = problem.bundle if problem.bundle is not None else np.full(problem.data.inputs, -1)
-    data = problem.data
-    return decide(problem.pooled(), bundle[: data.inputs], names, settings, data.variation())
+    data, pooled = problem.data, problem.pooled()
+    redundant = {int(j): int(mate) for j, mate in zip(problem.own, pooled.follows) if j >= 0 and mate >= 0}
+    return decide(pooled, bundle[: data.inputs], names, settings, data.variation(), redundant)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import numpy as np
 
 from cbm.discovery.bends import Bent
 from cbm.discovery.evidence import heavy_tailed
-from cbm.discovery.regression import Basis, Gram
+from cbm.discovery.regression import Basis, Gram, clearest, hinges_for
 from cbm.discovery.settings import (
     BETTER,
     BOOST_ROUNDS,
@@ -23,13 +23,9 @@ from cbm.discovery.settings import (
     CHOOSING,
     FEW_OUTSIDE,
     FLOOR,
-    HINGES,
-    MOST_HINGES,
     MOST_POWERS,
-    MOST_SINGLES,
     RIDGE_ROWS,
     RIDGES,
-    ROWS_PER_SINGLE,
     SLOPES,
     TAME,
     WORTH_TRYING,
@@ -92,7 +88,7 @@ class Refits:
         self.columns, self.owner, self.y = _taken(columns, every, seen), owner[seen], y[every]
         self.before = None if before is None else before[every]
         self.mean = self.y[self.fit].mean(0)
-        self.basis = Basis.fit(self.columns[: len(self.fit)], self.owner, _hinges(len(self.owner), len(self.fit)))
+        self.basis = Basis.fit(self.columns[: len(self.fit)], self.owner, hinges_for(len(self.owner), len(self.fit)))
         self.features: np.ndarray | None = None
         if structure is not None and structure.order:
             self._use(structure.order)
@@ -297,7 +293,7 @@ class Refits:
         for order in (1, 2, 3):
             if order > 1:
                 more = self.basis.features(x[: len(fit)], order, most)[0][:, len(self.basis.singles()) :]
-                if not more.shape[1] or _clearest(more, left[: len(fit)]) < WORTH_TRYING:
+                if not more.shape[1] or clearest(more, left[: len(fit)]) < WORTH_TRYING:
                     continue
             features = tried[order] = self.basis.features(x, order, most)[0]
             gram = Gram.of(features[: len(fit)])
@@ -385,17 +381,6 @@ class Refits:
                 result[rows, q] -= unit * model.predict(self.columns[rows], num_iteration=used, num_threads=1)
             most = max(most, used)
         return result, most
-
-
-def _clearest(features: np.ndarray, residual: np.ndarray) -> float:
-    """Largest z of features (T, F) in what is left of a target (T, q): whether a fit with all of them can pay."""
-    z = np.abs(features.T @ residual) / np.sqrt((features**2).T @ residual**2 + 1e-30)
-    return float(z.max(initial=0.0))
-
-
-def _hinges(columns: int, rows: int) -> int:
-    """Per column: the finer the fewer columns there are, as far as rows allow."""
-    return int(np.clip(min(MOST_SINGLES, rows // ROWS_PER_SINGLE) // columns - 1, HINGES, MOST_HINGES))
 
 
 def _taken(columns: np.ndarray, rows: np.ndarray, chosen: np.ndarray) -> np.ndarray:

@@ -12,7 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from cbm.discovery.settings import CONSTANT, HINGES, MOST_POWERS, MOST_PRODUCTS, POWER_REACH, TAIL
+from cbm.discovery.settings import (
+    CONSTANT,
+    HINGES,
+    MOST_HINGES,
+    MOST_POWERS,
+    MOST_PRODUCTS,
+    MOST_SINGLES,
+    POWER_REACH,
+    ROWS_PER_SINGLE,
+    TAIL,
+)
 
 
 @dataclass(frozen=True)
@@ -165,3 +175,14 @@ def solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
         return np.asarray(linalg.cho_solve(linalg.cho_factor(matrix, check_finite=False), right, check_finite=False))
     except linalg.LinAlgError:
         return np.asarray(linalg.lstsq(matrix, right, check_finite=False)[0])
+
+
+def clearest(features: np.ndarray, residual: np.ndarray) -> float:
+    """Largest z of features (T, F) in what is left of a target (T, q): whether a fit with all of them can pay."""
+    z = np.abs(features.T @ residual) / np.sqrt((features**2).T @ residual**2 + 1e-30)
+    return float(z.max(initial=0.0))
+
+
+def hinges_for(columns: int, rows: int) -> int:
+    """Per column: the finer the fewer columns there are, as far as rows allow."""
+    return int(np.clip(min(MOST_SINGLES, rows // ROWS_PER_SINGLE) // columns - 1, HINGES, MOST_HINGES))

@@ -1,0 +1,87 @@
+"""One part of a target on one fold: its rows, the inputs in view as columns, and what the closed form says of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cbm.discovery.contact import differences
+from cbm.discovery.dataset import Dataset
+from cbm.discovery.refit import Rows, Structure
+from cbm.discovery.screen import Additive, additive
+from cbm.discovery.settings import BUNDLED, MOST_SEEN
+
+
+def rows_of(data: Dataset, fold: int, part: int) -> Rows:
+    """The rows that a part speaks of, on one fold."""
+    mine, test = data.rows_of(part), data.fold == fold
+    return Rows(*(np.flatnonzero(mine & some) for some in (~test & ~data.kept, ~test & data.kept, test)))
+
+
+class Part:
+    """One part of a target on one fold, before anything is fitted."""
+
+    def __init__(
+        self, data: Dataset, screened: Additive, part: int, fold: int, own: int, pairs: bool, value: bool = False
+    ):  # fmt: skip
+        self.data, self.screened, self.part, self.fold, self.own = data, screened, part, fold, -1 if value else own
+        self.columns, self.within = data.columns_of(part), int(data.within[part])
+        self.rows = rows_of(data, fold, part)
+        self.y = np.array(data.y[:, self.columns])
+        self.wald, self.grouped = screened.wald[self.columns].max(0), screened.grouped[self.columns].max(0)
+        self.bundle = screened.bundle
+        self.shows_action = screened.repeats
+        """The action, or the one before, is always in view."""
+        self.candidates: list[int] = []
+        self.structure = Structure()
+        self.discrete = bool(data.discrete[part])
+        self.always = [*([self.own] if self.own >= 0 else []), *range(data.action, data.inputs)]
+        self.shadows = [int(j) for j in np.arange(data.inputs, int(data.owner.max()) + 1)]
+        self.seen = self._seen()
+        self.before = data.before(part, self.own)
+        self.value = value
+        if value:
+            after = self.y[:, 0] + data.before(part, own)
+            self.y = ((after - after.mean()) / after.std())[:, None]
+        self.x, self.owner = self._table(pairs)
+        self.rows = self.rows.inside(self.x)
+        self.cluster = np.unique(data.cluster[self.rows.test], return_inverse=True)[1]
+
+    def _seen(self) -> list[int]:
+        """Inputs that are looked at: all, or of very many the most useful ones, their mates, and shadows."""
+        inputs = self.data.inputs
+        if inputs <= MOST_SEEN:
+            return [*range(inputs), *self.shadows]
+        best = np.argsort(-self.wald[:inputs], kind="stable")[:MOST_SEEN].tolist()
+        return sorted({*best, *self._mates(best), *self.always, *self.shadows})
+
+    def _mates(self, chosen: list[int]) -> list[int]:
+        """Inputs that hardly vary apart from those chosen, or from each other while they show together."""
+        inputs = self.data.inputs
+        bundles = set(self.bundle[chosen]) | set(self.bundle[:inputs][self.grouped[:inputs] > BUNDLED])
+        mates = np.flatnonzero(np.isin(self.bundle[:inputs], list(bundles - {-1})) & ~self.shows_action[:inputs])
+        return [int(j) for j in mates]
+
+    def _table(self, with_differences: bool) -> tuple[np.ndarray, np.ndarray]:
+        """(T, C) columns of what is seen, and differences of two of them; (C, 2) the inputs they belong to."""
+        data = self.data
+        chosen = np.flatnonzero(np.isin(data.owner, self.seen))
+        x, owner = data.columns[:, chosen], data.owner[chosen]
+        owners = np.stack([owner, owner], 1)
+        if not with_differences:
+            return x, owners
+        variables = np.flatnonzero(owner < data.action)
+        pairs, more = differences(x[:, variables], self.y, self.rows.fit)
+        return np.concatenate([x, more], 1), np.concatenate([owners, owner[variables[pairs]]])
+
+    def _look(self) -> None:
+        """What the closed form says of this part: known already, unless the part speaks of some rows only."""
+        if self.within < 0 and not self.value:
+            self.residual, self.nats = self.screened.residual[:, self.columns], self.screened.nats[self.columns].max(0)
+            return
+        plain = self.owner[:, 0] == self.owner[:, 1]
+        view = replace(self.data, columns=self.x[:, plain], owner=self.owner[plain, 0], y=self.y)
+        found = additive(view, np.sort(np.concatenate([self.rows.fit, self.rows.kept])), self.bundle)
+        self.residual, self.wald = found.residual, found.wald.max(0)
+        self.grouped, self.nats = found.grouped.max(0), found.nats.max(0)
