@@ -231,6 +231,27 @@ def test_doubt_that_comes_from_misfit_says_so() -> None:
     assert found.reason.tolist() == [["smaller than what models do not fit", ""], ["", "near the threshold"]]
 
 
+def test_misfit_is_no_reason_to_call_nothing_what_was_seen() -> None:
+    """0.05 nats in a law without noise: a quarter of the misfit, and many errors of the rows."""
+    seen, unseen = _part([0.05, 0.0], stderr=1e-3), _part([0.05, 0.0], stderr=1e-3)
+    seen["shown"] = np.array([True, True])
+    for part in (seen, unseen):
+        part["loss"], part["unfitted"] = np.array([1e-3, 1.0, 20_000]), np.array(1.6)
+    pooled = _pool([[seen], [unseen]], 2, [1, 1])
+    fitted = replace(pooled, error=np.hypot(pooled.error, 0.02))  # what is left without misfit is 0.02
+    assert decide(fitted, _alone(2), NAMES, SETTINGS).verdict.tolist() == [["undecided", "none"], ["none", "none"]]
+
+
+def test_a_follower_is_no_sure_cause_of_a_law_that_is_not_fitted() -> None:
+    exact, noisy = _part([5.0, 5.0], stderr=1e-3), _part([5.0, 5.0], stderr=1e-3)
+    exact["loss"] = np.array([1e-8, 1.0, 20_000])
+    pooled = _pool([[exact], [noisy]], 2, [1, 1])
+    assert decide(pooled, _alone(2), NAMES, SETTINGS).verdict.tolist() == [["edge", "edge"]] * 2
+    found = decide(pooled, _alone(2), NAMES, SETTINGS, redundant={1: 0})
+    assert found.verdict.tolist() == [["edge", "undecided"], ["edge", "edge"]]
+    assert found.reason[0, 1] == f"hardly varies by itself: goes with {NAMES[0]}"
+
+
 def test_shadows_that_scatter_more_than_their_errors_raise_every_error() -> None:
     quiet, loud = (_pool([[_part([0.1, 0.0], shadows=s)]], 2, [1]) for s in (0.0, 0.05))
     assert quiet.error == pytest.approx(0.01)
