@@ -178,7 +178,7 @@ def _part(
         "delta": np.array(delta), "stderr": np.full(J, stderr), "tested": np.full(J, tested), "bundled": np.zeros(J),
         "bundled_stderr": np.zeros(J), "shadows": np.array([[shadows, stderr], [-shadows, stderr]]),
         "planted": np.array([planted, stderr, 0.02]), "loss": np.ones(3), "unfitted": np.zeros(()),
-        "shown": np.zeros(J, bool), "follows": np.array(-1),
+        "follows": np.array(-1),
     }  # fmt: skip
 
 
@@ -229,17 +229,6 @@ def test_doubt_that_comes_from_misfit_says_so() -> None:
     found = decide(_pool([[exact], [noisy]], 2, [1, 1]), _alone(2), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["undecided", "none"], ["edge", "undecided"]]
     assert found.reason.tolist() == [["smaller than what models do not fit", ""], ["", "near the threshold"]]
-
-
-def test_misfit_is_no_reason_to_call_nothing_what_was_seen() -> None:
-    """0.05 nats in a law without noise: a quarter of the misfit, and many errors of the rows."""
-    seen, unseen = _part([0.05, 0.0], stderr=1e-3), _part([0.05, 0.0], stderr=1e-3)
-    seen["shown"] = np.array([True, True])
-    for part in (seen, unseen):
-        part["loss"], part["unfitted"] = np.array([1e-3, 1.0, 20_000]), np.array(1.6)
-    pooled = _pool([[seen], [unseen]], 2, [1, 1])
-    fitted = replace(pooled, error=np.hypot(pooled.error, 0.02))  # what is left without misfit is 0.02
-    assert decide(fitted, _alone(2), NAMES, SETTINGS).verdict.tolist() == [["undecided", "none"], ["none", "none"]]
 
 
 def test_a_follower_is_no_sure_cause_of_a_law_that_is_not_fitted() -> None:

@@ -95,10 +95,7 @@ def decide(
     large = _large(pooled)
     unclear = ~edge & (pooled.tested > 0) & (reach > least)
     doubtful = np.where(pooled.short, ASKED, DOUBTFUL)[:, None] if len(pooled.short) else DOUBTFUL
-    fitted = _without_misfit(pooled)
-    unclear &= (z > doubtful) | (reach > large[:, None]) | (delta >= np.maximum(bar * fitted, least))
-    if len(pooled.shown):  # misfit is no reason to call nothing what was seen and helps
-        unclear |= pooled.shown & ~edge & (delta > ASKED * fitted)
+    unclear &= (z > doubtful) | (reach > large[:, None]) | (delta >= np.maximum(bar * _without_misfit(pooled), least))
     if settings.rule == "threshold":  # the paper's rule
         edge, unclear, needed = delta >= settings.epsilon, np.zeros_like(edge), np.full_like(needed, settings.epsilon)
     verdict = np.where(edge, "edge", np.where(unclear, "undecided", "none")).astype("<U9")

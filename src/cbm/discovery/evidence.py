@@ -52,8 +52,6 @@ class Evidence:
     """Squared error of the model, of a constant, and how many rows were tested."""
     unfitted: np.ndarray = field(default_factory=lambda: np.zeros(()))
     """Nats that the model still gains when its rows double."""
-    shown: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
-    """(J,) whether trees that look at everything use the input far more than shadows."""
 
     follows: np.ndarray = field(default_factory=lambda: np.array(-1))
     """The input that says most of the variable, where it follows from the others but for what models do not fit; -1."""
@@ -126,8 +124,6 @@ class Pooled:
     """(K,) whether it was tested on few rows."""
     misfit: np.ndarray = field(default_factory=lambda: np.zeros(0))
     """(K,) part of every error that comes from what models have not fitted."""
-    shown: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), bool))
-    """(K, J) whether a look at everything shows an input clearly, in a part that models have not fitted."""
     follows: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
     """(K,) the input that says most of a target's variable, where that follows from others; -1: it does not."""
 
@@ -148,7 +144,7 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
     tested = np.zeros((count, inputs), int)
     limit, efficiency = np.full(count, np.inf), np.full(count, LEAST_EFFICIENCY)
     explained, short, misfit = np.zeros(count), np.zeros(count, bool), np.zeros(count)
-    shown, follows = np.zeros((count, inputs), bool), np.full(count, -1)
+    follows = np.full(count, -1)
     for p, parts in enumerate(found):
         if not parts:
             continue
@@ -160,8 +156,6 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         usual = max(usual, parts[0]["planted"][1] / 2)  # a model that uses nothing has shadows without any scatter
         own = np.where(own > 0, own, usual)
         misfit[p], follows[p] = _misfit(parts[0]), parts[0]["follows"]
-        if misfit[p] > MISFIT / 10 and len(parts[0]["shown"]):
-            shown[p] = parts[0]["shown"]
         exact = _exactness(parts[0]["loss"])  # there all folds have the same law left to fit, and err alike
         within = np.sqrt(own**2 + scatter[p] ** 2 * (exact + (1 - exact) / total))
         apart = _fold_factor(np.stack([part["delta"] for part in parts]), weight, within)
@@ -188,7 +182,6 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         explained=share @ explained,
         short=_all(of, short),
         misfit=np.sqrt(share**2 @ misfit**2),
-        shown=of @ shown,
         follows=np.array([follows[own].max(initial=-1) for own in of], int),
     )
 

@@ -123,7 +123,6 @@ class _Part(Part):
         key = (self.fold, self.within, tuple(self.seen), (self.part, self.value) if len(pairs) else None)
         trees = _trees(key, self.x, self.owner, self.rows)
         gains = self._first_gains(trees)
-        shown = gains[: self.data.inputs] > SHOWN
         score = np.maximum(self.wald / SIGNIFICANT, self._padded(gains) / FOUND)
         score = np.maximum(score, self._pairs() / PAIRED)
         self.candidates = self._chosen(score)
@@ -144,7 +143,6 @@ class _Part(Part):
         self._report(found, refits.structure)
         self._add_controls(found, refits)
         found.unfitted = np.array(self._unfitted(refits))
-        found.shown = shown & ~self.shows_action[: self.data.inputs]
         return found
 
     def retest(self, candidates: list[int], cells: list[int], structure: Structure) -> Evidence:
