@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.calibration import fields, gym, limits, machines, statistical
+from benchmarks.calibration import fields, gym, limits, machines, statistical, vessels
 from benchmarks.calibration.system import Kind, kind_of, random_rewards, with_rewards
 from benchmarks.systems import linear_gaussian, sparse_nonlinear
 from cbm.data.transitions import Transitions
@@ -71,5 +71,6 @@ KINDS: dict[str, Kind] = {
     "clipped-control": kind_of(limits.controlled_arm),
     "overflow": kind_of(limits.tanks),
     "rounded": kind_of(limits.rounded),
+    "harbour": kind_of(vessels.harbour),
     "contact": Kind(contact),
 }
