@@ -96,6 +96,8 @@ def decide(
     unclear = ~edge & (pooled.tested > 0) & (reach > least)
     doubtful = np.where(pooled.short, ASKED, DOUBTFUL)[:, None] if len(pooled.short) else DOUBTFUL
     unclear &= (z > doubtful) | (reach > large[:, None]) | (delta >= np.maximum(bar * _without_misfit(pooled), least))
+    if len(pooled.short) and pooled.given_all.size:  # of few rows, the looks miss what a sum of functions shows
+        unclear |= ~edge & pooled.short[:, None] & (pooled.tested == 0) & (pooled.given_all > DOUBTFUL * pooled.error)
     if settings.rule == "threshold":  # the paper's rule
         edge, unclear, needed = delta >= settings.epsilon, np.zeros_like(edge), np.full_like(needed, settings.epsilon)
     verdict = np.where(edge, "edge", np.where(unclear, "undecided", "none")).astype("<U9")
