@@ -113,6 +113,15 @@ def test_what_repeats_the_last_action_goes_with_it(use: str) -> None:
         assert (bundle[1:4] == -1).all()
 
 
+def test_what_never_varies_goes_with_nothing() -> None:
+    def step(s: np.ndarray, a: np.ndarray, rng: Rng) -> list[np.ndarray]:
+        n = len(s)
+        return [2 * a[:, 0] - a[:, 1] + 3, a[:, 0] + rng.normal(size=n), np.full(n, 0.4)]
+
+    data = _dataset(_log(step, "shown noisy still"), "on")
+    assert additive(data, np.flatnonzero(data.fold != 0)).bundle[: data.inputs].tolist() == [0, -1, -1, -1, 0]
+
+
 def test_trees_find_an_interaction_that_sums_cannot() -> None:
     def step(s: np.ndarray, a: np.ndarray, rng: Rng) -> list[np.ndarray]:
         n = len(s)

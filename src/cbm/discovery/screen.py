@@ -194,7 +194,7 @@ def _bundles(
 ) -> np.ndarray:  # fmt: skip
     """(J,) which inputs hardly vary apart from each other: all but a small share of one is explained by the others.
 
-    Such a variable joins the input that explains most of it.
+    Such a variable joins the input that explains most of it. One that never varies goes with nothing.
     """
     some, real = rows[:: max(1, len(rows) // 20_000)], np.flatnonzero(data.owner < data.inputs)
     x, owner = data.columns[np.ix_(some, real)], data.owner[real]
@@ -204,7 +204,7 @@ def _bundles(
     bundle = np.full(int(data.owner.max()) + 1, -1)
     links = np.arange(len(bundle))
     for c in np.flatnonzero(np.minimum(alone, shown.min(0, initial=1.0)) < OWN_VARIATION):
-        if owner[c] >= data.action:
+        if owner[c] >= data.action or not x[:, c].std() > 0:
             continue  # the action's columns may repeat each other
         partner = fit.closest(int(owner[c]), blocks[: data.inputs])
         if len(shown) and shown[:, c].min() < OWN_VARIATION:
