@@ -205,7 +205,7 @@ def _bundles(
     links = np.arange(len(bundle))
     for c in np.flatnonzero(np.minimum(alone, shown.min(0, initial=1.0)) < OWN_VARIATION):
         if owner[c] >= data.action or not x[:, c].std() > 0:
-            continue  # the action's columns may repeat each other
+            continue  # the action's columns may repeat each other, and what is constant repeats nothing
         partner = fit.closest(int(owner[c]), blocks[: data.inputs])
         if len(shown) and shown[:, c].min() < OWN_VARIATION:
             partner = data.exogenous + int(shown[:, c].argmin())
