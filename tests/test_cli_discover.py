@@ -38,7 +38,7 @@ def test_discover(run: Run, tmp_path: Path, engine: list[dict[str, Any]]) -> Non
     ]  # fmt: skip
     assert result["rewards"]["cross"] == {
         "parents": ["speed", "light"], "decided": True, "certain": ["speed", "light", "countdown"], "possible": [],
-        "abstraction": ["speed", "light", "countdown"], "undecided_links": {}, "action": None,
+        "abstraction": ["speed", "light", "countdown"], "undecided_links": {}, "coarse_limits": {}, "action": None,
     }  # fmt: skip
     assert result["unsettled"] == 0 and result["advice"] == []
     assert result["finished"] is True and result["undecided"] == 0 and result["score"]["f1"] == 1.0

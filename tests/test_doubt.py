@@ -28,6 +28,7 @@ from cbm.graph import ActionEffect, CausalGraph, RewardGraph
 from cbm.graph.advice import advice
 from cbm.graph.explain import action_sentence, explain
 from cbm.graph.knowledge import Knowledge
+from cbm.graph.limits import coarse_limits, limits_sentence
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 EDGES = {("a", "b"), ("a", "action"), *((name, name) for name in NAMES)}  # (effect, cause)
@@ -358,4 +359,18 @@ def test_result_json_has_the_doubt(tmp_path: Path) -> None:
             "d": ["d -?-> c: hardly varies by itself: goes with f", "c -?-> b: near the threshold"],
             "e": ["e -?-> reward r: models disagree"],
         },
+        "coarse_limits": {},
     }  # fmt: skip
+
+
+def test_a_state_says_where_only_strong_effects_would_have_been_seen() -> None:
+    graph = make_graph()
+    assert coarse_limits(graph, "r") == {}, "no limits are known"
+    limits = np.array([0.3, 0.02, np.nan, 0.9, 0.2, 5.0])  # f is not in the state
+    rewards = {"r": replace(graph.rewards["r"], limit_of_detection=0.15)}
+    coarse = coarse_limits(replace(graph, limit_of_detection=limits, rewards=rewards), "r")
+    assert coarse == {"d": 0.9, "a": 0.3, "e": 0.2, "reward r": 0.15}
+    assert limits_sentence(coarse) == (
+        "weak causes may be missing: none would have been seen below 0.15 nats on reward r, 0.9 nats on d, "
+        "0.3 nats on a, up to 0.2 nats on 1 more"
+    )

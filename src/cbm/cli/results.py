@@ -17,6 +17,7 @@ from cbm.discovery.rows import in_memory
 from cbm.graph import CausalGraph, RewardGraph
 from cbm.graph.advice import advice
 from cbm.graph.explain import action_sentence, explain
+from cbm.graph.limits import coarse_limits, limits_sentence
 from cbm.graph.rules import cbm_abstraction
 from cbm.graph.scores import Score
 from cbm.graph.summary import in_short
@@ -59,6 +60,7 @@ def _reward_json(graph: CausalGraph, name: str) -> dict[str, Any]:
         "possible": list(reasons.possible),
         "abstraction": list(reasons.abstraction),
         "undecided_links": {variable: list(links) for variable, links in reasons.undecided_links.items()},
+        "coarse_limits": dict(reasons.coarse_limits),
         "action": None if reward.action is None else reward.action.verdict,
     }
 
@@ -137,6 +139,8 @@ def _show_reward(graph: CausalGraph, data: Transitions, name: str) -> None:
             show(wrapped(f"only through the others: {', '.join(through)}", "  "))
         if doubts := doubt_sentence(graph, name):
             show(wrapped(doubts, "  "))
+        if coarse := limits_sentence(coarse_limits(graph, name)):
+            show(wrapped(coarse, "  "))
     for sentence in (action_sentence(reward), against_truth(graph, data, name) if reward.decided else None):
         if sentence:
             show(wrapped(sentence, "  "))

@@ -10,13 +10,14 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cbm.graph.graph import ACTION, CausalGraph, RewardGraph
+from cbm.graph.limits import coarse_limits, limits_sentence
 from cbm.graph.rules import Rule, controllable
 
 BoolArray = NDArray[np.bool_]
@@ -43,6 +44,8 @@ class Explanation:
     """For each possible variable: the undecided links on its path, with the reason of each."""
     decided: bool
     """Whether anything is known: not when every cell of the reward is undecided."""
+    coarse_limits: Mapping[str, float] = field(default_factory=dict)
+    """Where only strong effects would have been seen: limits of detection in nats."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -55,6 +58,7 @@ class Explanation:
             "dropped": dict(self.dropped),
             "decided": self.decided,
             "undecided_links": {name: list(links) for name, links in self.undecided_links.items()},
+            "coarse_limits": dict(self.coarse_limits),
         }
 
     def text(self) -> str:
@@ -76,6 +80,8 @@ class Explanation:
                 reason = (self.kept | self.dropped)[name].removeprefix(NOT_RULED_OUT)
                 lines.append(f"  {name:<{width}}  {reason}")
                 lines += [f"  {'':<{width}}  undecided: {link}" for link in self.undecided_links.get(name, ())]
+        if self.coarse_limits:
+            lines += ["", limits_sentence(dict(self.coarse_limits))]
         return "\n".join(lines)
 
     def _title(self) -> str:
@@ -164,6 +170,7 @@ def explain(
         dropped=dropped,
         undecided_links={names[k]: paths[k].undecided() for k in in_doubt},
         decided=graph.rewards[reward].decided if reward is not None and rule == "cbm" else graph.decided,
+        coarse_limits=coarse_limits(graph, reward) if reward is not None and rule == "cbm" else {},
     )
 
 

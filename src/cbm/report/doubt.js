@@ -11,6 +11,7 @@ function rewardCard(run, reward) {
     chipList(run, certain, "", reward, "certain"), possible.length && reward.decided ? el("p", { text: `${possible.length} more cannot be ruled out:` }) : null,
     reward.decided ? chipList(run, possible, "possible", reward, "kept") : null,
     el("p", { text: stateSentence(run, reward, certain) + actionSentence(run, reward) + truthSentence(run, reward) }),
+    reward.coarse && reward.decided ? el("p", { class: "doubt small", text: reward.coarse[0].toUpperCase() + reward.coarse.slice(1) + "." }) : null,
     run.bootstrap && reward.bootstrap ? el("p", { text: bootstrapSentence(run, reward, certain, possible) }) : null);
 }
 

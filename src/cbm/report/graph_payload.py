@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cbm.graph import CausalGraph, RewardGraph
 from cbm.graph.advice import advice
 from cbm.graph.explain import explain
+from cbm.graph.limits import limits_sentence
 from cbm.graph.rules import cbm_abstraction
 
 BoolArray = NDArray[np.bool_]
@@ -105,6 +106,7 @@ def reward_payload(
         "links": bits(parents if as_guessed else reward.verdict != "none"),
         "settled": bits(reward.settled),
         "limit": _known(reward.limit_of_detection),
+        "coarse": limits_sentence(dict(reasons.coarse_limits)),
         "action": _action(reward),
         "bootstrap": _came_out(graph, name),
         "kept": [[graph.index(variable), path] for variable, path in reasons.kept.items()],
