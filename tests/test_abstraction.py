@@ -129,7 +129,8 @@ def test_explain_cbm() -> None:
     explanation = explain(make_graph(), "drive", "cbm")
     data = json.loads(json.dumps(explanation.to_json()))
     assert list(data) == [
-        "reward", "rule", "certain", "possible", "abstraction", "kept", "dropped", "decided", "undecided_links"
+        "reward", "rule", "certain", "possible", "abstraction", "kept", "dropped", "decided", "undecided_links",
+        "coarse_limits",
     ]  # fmt: skip
     assert data["certain"] == data["abstraction"] and data["possible"] == [] and data["undecided_links"] == {}
     assert data["decided"] is True
