@@ -95,7 +95,7 @@ def decide(
     large = _large(pooled)
     unclear = ~edge & (pooled.tested > 0) & (reach > least)
     doubtful = np.where(pooled.short, ASKED, DOUBTFUL)[:, None] if len(pooled.short) else DOUBTFUL
-    unclear &= (delta > doubtful * _without_misfit(pooled)) | (reach > large[:, None])
+    unclear &= (z > doubtful) | (reach > large[:, None]) | (delta >= np.maximum(bar * _without_misfit(pooled), least))
     if len(pooled.short) and pooled.given_all.size:  # of few rows, the looks miss what a sum of functions shows
         unclear |= ~edge & pooled.short[:, None] & (pooled.tested == 0) & (pooled.given_all > DOUBTFUL * pooled.error)
     if settings.rule == "threshold":  # the paper's rule
@@ -134,7 +134,7 @@ def _large(pooled: Pooled) -> np.ndarray:
 
 
 def _without_misfit(pooled: Pooled) -> np.ndarray:
-    """(K, J) errors without most of the misfit: it may make an input look useful, never an effect go away."""
+    """(K, J) errors without most of the misfit: what would be an edge but for that is not ruled out."""
     misfit = _misfit(pooled)
     return np.maximum(np.sqrt(np.maximum(pooled.error**2 - misfit**2, 0.0)), misfit / LITTLE_MISFIT)
 
