@@ -97,6 +97,7 @@ def test_rule_of_the_predecessor_drops_the_light(light_graph: CausalGraph) -> No
     assert "light" in light_graph.abstraction("cross", rule="cbm")
 
 
+@pytest.mark.slow
 def test_light_world_in_other_units(light: Transitions, light_graph: CausalGraph) -> None:
     moved = discover(_moved(light, [0, 1, 3, 4, 5]), settings=SMALL, workers=0)
     assert np.array_equal(moved.verdict, light_graph.verdict)
@@ -124,6 +125,7 @@ def _contact() -> Transitions:
     return _simulate(step, start, "hand grip block fixed noise", parents)
 
 
+@pytest.mark.slow
 def test_contact_and_units() -> None:
     data = _contact()
     plain = discover(data, settings=SMALL, workers=0)
@@ -148,7 +150,7 @@ def _switches() -> Transitions:
     return _simulate(step, start, "dial switch lamp dice", parents, kinds, discrete=3)
 
 
-@pytest.mark.parametrize("model", ["implicit", "explicit"])
+@pytest.mark.parametrize("model", ["implicit", pytest.param("explicit", marks=pytest.mark.slow)])
 def test_categories_and_a_discrete_action(model: ModelName) -> None:
     data = _switches()
     graph = discover(data, settings=replace(SMALL, model=model), workers=0)

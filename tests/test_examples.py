@@ -95,6 +95,7 @@ def test_cleanrl_with_fewer_inputs(
     assert load_file(tmp_path / "actor.safetensors")["body.0.weight"].shape == (128, 7)
 
 
+@pytest.mark.slow
 def test_tianshou(contact_run: Path, tmp_path: Path) -> None:
     budget = ("--steps", 64, "--demonstrations", 4, "--epochs", 1, "--episodes", 2, "--copies", 2)
     out = run_example("tianshou_sac", "--graph", contact_run, *budget, "--out", tmp_path)
@@ -103,6 +104,7 @@ def test_tianshou(contact_run: Path, tmp_path: Path) -> None:
     assert (tmp_path / "policy.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_log_of_ones_own(tmp_path: Path) -> None:
     budget = ("--transitions", 4000, "--preset", "debug")
     out = run_example("own_log", *budget, "--out", tmp_path)

@@ -88,6 +88,7 @@ def test_a_full_disk_keeps_the_run_and_is_no_bad_input(tmp_path: Path, run: Call
     assert code == 0 and (place / "result.json").is_file(), said
 
 
+@pytest.mark.slow
 def test_the_same_learning_twice_at_once(tmp_path: Path) -> None:
     """One owner: the second is told who it is; the curve has every row once."""
     command = ("learn", "light", "--task", "cross", "--method", "full", "--steps", "2000", "--preset", "debug")
@@ -242,7 +243,7 @@ def test_a_byte_that_is_no_text_in_metrics(tmp_path: Path) -> None:
     from cbm.discovery.discover import discover
     from cbm.discovery.settings import preset
 
-    data = collect(make_world("light"), 500)
+    data = collect(make_world("light"), 100)
     settings = replace(preset("debug"), prediction_updates=60)
     discover(data, settings=settings, run=tmp_path, workers=0)
     (tmp_path / "result.json").unlink()

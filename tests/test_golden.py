@@ -11,7 +11,7 @@ import torch
 
 from golden_runs import HERE, RUNS, machine  # type: ignore[import-not-found]
 
-SLOW = ("contact",)
+SLOW = ("contact", "chemical", "tia")
 DECIDED = ("variables", "adjacency", "verdict", "reason", "settled", "parents", "abstraction", "certain", "possible")
 
 

@@ -84,6 +84,7 @@ def test_short_episodes_bound_the_steps(log: Transitions) -> None:
     assert [row["steps"] for row in _errors(Fake(), cut)] == list(range(1, 8))
 
 
+@pytest.mark.slow
 def test_the_model_of_a_finished_discovery(tmp_path: Path) -> None:
     data = collect(make_world("light"), 1000)
     settings = replace(preset("debug"), prediction_updates=40)

@@ -224,6 +224,7 @@ learn(plan_of(json.loads(sys.argv[3])), Path(sys.argv[1]), watch)
 """
 
 
+@pytest.mark.slow
 def test_kill_9_in_a_process_of_its_own(reference: dict[str, Path], tmp_path: Path) -> None:
     config = json.loads((reference["one"] / "config.json").read_text())
     for turns in (70, 45):

@@ -32,7 +32,7 @@ def _found(d: int, seed: int) -> Found:
     return discover(data, settings=SETTINGS, workers=0), exact, data.truth, measured
 
 
-@pytest.fixture(scope="module", params=[0, 1, 2])
+@pytest.fixture(scope="module", params=[0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def small(request: pytest.FixtureRequest) -> Found:
     return _found(5, request.param)
 

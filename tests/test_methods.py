@@ -187,6 +187,7 @@ def test_without_a_parent_everything_is_kept() -> None:
 # Learned beside a policy
 
 
+@pytest.mark.slow
 def test_two_tasks_on_joint_dynamics(data: Transitions) -> None:
     """From no evidence, when everything is kept, to the two minimal states."""
     dynamics = JointDynamics(LIGHT.factors, SMALL, seed=1)

@@ -65,7 +65,13 @@ def _parents(learner: OnlineReward, d: int = D) -> list[int]:
 
 @pytest.mark.parametrize(
     ("reward", "parents", "updates"),
-    [("product", [0, 1], 120), ("goal", [0], 120), ("switch", [1, 3], 60), ("hit", [0], 60), ("never", [], 20)],
+    [
+        ("product", [0, 1], 120),
+        pytest.param("goal", [0], 120, marks=pytest.mark.slow),
+        ("switch", [1, 3], 60),
+        ("hit", [0], 60),
+        ("never", [], 20),
+    ],
 )
 def test_parents(reward: str, parents: list[int], updates: int) -> None:
     data = _log(6000, reward)
@@ -77,6 +83,7 @@ def test_parents(reward: str, parents: list[int], updates: int) -> None:
     assert np.isfinite(list(numbers.values())).all() and numbers["rows"] == 4800
 
 
+@pytest.mark.slow
 def test_parents_stay_when_the_range_of_the_data_grows() -> None:
     """Knots of the first rows would send most of the later ones to the same value."""
     narrow, wide = _log(4000, "product"), _log(8000, "product", scale=10.0, seed=1)

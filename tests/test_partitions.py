@@ -74,13 +74,14 @@ def learned(kind: str, data: Transitions, seed: int = 0, updates: int = 500, **c
 
 
 @pytest.mark.parametrize("kind", ["tia", "denoised"])
-@pytest.mark.parametrize(("seed", "driven"), [(0, True), (1, False)])
+@pytest.mark.parametrize(("seed", "driven"), [(0, True), pytest.param(1, False, marks=pytest.mark.slow)])
 def test_the_part_that_decides_the_reward_is_kept(kind: str, seed: int, driven: bool) -> None:
     method = learned(kind, world(seed, driven), seed)
     assert method.mask().tolist() == [True, True, True, False, False, False]
     assert method.graph() is None
 
 
+@pytest.mark.slow
 def test_what_is_rewarded_and_cannot_be_controlled_is_y() -> None:
     """TIA keeps it, Denoised MDP sets it apart."""
     data = world(2, weather=True)
@@ -89,6 +90,7 @@ def test_what_is_rewarded_and_cannot_be_controlled_is_y() -> None:
     assert learned("tia", data, 2).mask().tolist() == [True] * 3 + [False] * 3 + [True]
 
 
+@pytest.mark.slow
 def test_the_last_layer_alone_is_enough_after_pretraining() -> None:
     data = world(0)
     settings = replace(DEFAULTS["tia"], **SMALL, dynamics="pretrained")

@@ -24,7 +24,7 @@ NOISE = {"position": 0.01, "speed": 0.02, "radio": 0.05, "wind": 0.2}  # of the 
 
 @pytest.fixture(scope="module")
 def found() -> Discovery:
-    data = replace(collect(make_world("light"), 12_000), rewards={}, truth_rewards={})
+    data = replace(collect(make_world("light"), 6000), rewards={}, truth_rewards={})
     return fit(data, workers=0)
 
 

@@ -201,7 +201,7 @@ def test_a_wrong_kind_names_the_right_reader(tmp_path: Path) -> None:
 
 def test_formats_give_the_same_graph(tmp_path: Path) -> None:
     """The graph of a CSV, of a LeRobot dataset and of a data frame, to the last digit."""
-    columns = recording(rows=60)
+    columns = recording(rows=30)
     texts = set()
     for source, roles in (
         WRITERS["csv"](tmp_path, columns),

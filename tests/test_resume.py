@@ -129,6 +129,7 @@ def test_reference_reports_every_stage(data: Transitions, tmp_path: Path) -> Non
     assert steps == [50, 100, 150] or steps == [50, 100, 150, 160]
 
 
+@pytest.mark.slow
 def test_killed_again_and_again(data: Transitions, reference: Path, tmp_path: Path) -> None:
     """From outside as soon as a job is stored, then in later stages; each time a fresh process with a worker.
 
@@ -150,7 +151,15 @@ def test_killed_again_and_again(data: Transitions, reference: Path, tmp_path: Pa
     _same(run, reference)
 
 
-@pytest.mark.parametrize(("stage", "times"), [("screening", 1), ("measuring", 1), ("measuring", 5), ("prediction", 1)])
+@pytest.mark.parametrize(
+    ("stage", "times"),
+    [
+        pytest.param("screening", 1, marks=pytest.mark.slow),
+        pytest.param("measuring", 1, marks=pytest.mark.slow),
+        ("measuring", 5),
+        ("prediction", 1),
+    ],
+)
 def test_stopped_without_a_chance_to_save(
     data: Transitions, reference: Path, tmp_path: Path, stage: str, times: int
 ) -> None:
@@ -240,7 +249,7 @@ def test_damaged_checkpoint_starts_again(
     _same(run, reference)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "noise"])
+@pytest.mark.parametrize("damage", [pytest.param("truncated", marks=pytest.mark.slow), "noise"])
 def test_a_damaged_job_is_run_again(data: Transitions, reference: Path, tmp_path: Path, damage: str) -> None:
     with pytest.raises(Stop):
         _discover(data, tmp_path, _stopper("measuring", 3))

@@ -248,6 +248,7 @@ def successes(world: Any, task: str, n: int, seed: int) -> int:
     return int(done.sum())
 
 
+@pytest.mark.slow
 def test_the_script_picks_a_block() -> None:
     assert successes(world(), "pick", 4, seed=0) >= 3
 

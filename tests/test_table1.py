@@ -73,6 +73,7 @@ def test_rows_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert {row["truth"]: row["series"] for row in first["rows"]} == {"physical": 1.0, "paper": 1.0}
 
 
+@pytest.mark.slow
 def test_rows_with_the_last_action_are_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world, seen = make_world("tool"), []
 

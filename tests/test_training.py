@@ -44,6 +44,7 @@ def test_a_short_log_is_used_whole() -> None:
     assert trainer.decay == SETTINGS.weight_decay
 
 
+@pytest.mark.slow
 def test_decay_rises_when_a_short_log_is_learnt_by_heart() -> None:
     trainer = _trainer(4000)
     for step in range(900):

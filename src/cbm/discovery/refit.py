@@ -179,8 +179,9 @@ class Refits:
         place = np.maximum(told[self.test][:, :, None] - np.quantile(told[self.fit], SLOPES, axis=0).T, 0.0)
         terms = np.concatenate([rest[:, :, None], rest[:, :, None] * place], 2).reshape(len(rest), -1)
         left = self._left_without({j})
-        better = left.copy()
-        for fit, new in ((half, ~half) for half in (cluster % 2 == 0, cluster % 2 == 1)):
+        better, even = left.copy(), cluster % 2 == 0
+        both = even.any() and not even.all()  # a single episode cannot answer for itself
+        for fit, new in ((even, ~even), (~even, even)) if both else ():
             gram = Gram.of(terms[fit])
             weights = gram.solve(terms[fit].T @ (left[fit] - left[fit].mean(0)), np.arange(terms.shape[1]), RIDGES[0])
             better[new] -= (terms[new] - gram.mean) @ weights

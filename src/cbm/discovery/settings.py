@@ -122,7 +122,10 @@ def preset(name: Preset, model: ModelName = "implicit") -> Settings:
     if model == "demi":  # as published: its own estimate against a fixed threshold
         base = replace(base, rule="threshold", shadows=0, differences=False, expected=False, teaching=False, batch=320)
     if name == "debug":
-        return replace(base, width=64, code=8, knots=33, batch=128, shadows=min(4, base.shadows), evaluation_rows=1000)
+        return replace(
+            base, width=64, code=8, knots=33, batch=128, shadows=min(4, base.shadows), evaluation_rows=1000,
+            prediction_updates=100,
+        )  # fmt: skip
     if name == "paper":
         return replace(
             base,
