@@ -298,7 +298,7 @@ def _finds_nothing(data: Transitions, *, run: Path, **options: Any) -> CausalGra
 def test_from_log_to_report_for_real(run: Run, tmp_path: Path, refused: Refused) -> None:
     """A first sitting with a ceiling, then the rest, then nothing left to do."""
     log_file, out_dir = tmp_path / "light.npz", tmp_path / "run"
-    assert run("collect", "light", "--steps", 600, "--out", log_file, "--quiet")[0] == 0
+    assert run("collect", "light", "--steps", 240, "--out", log_file, "--quiet")[0] == 0
     arguments = ("discover", log_file, "--out", out_dir, "--preset", "debug", "--workers", 1, "--json", "--quiet")
     code, out, err = run(*arguments, "--steps", 2)
     assert code == 0 and err == "", err

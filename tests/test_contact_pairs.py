@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cbm.discovery.contact import active_rows, differences
+from cbm.discovery.contact import active_rows, between_angles, differences
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +52,19 @@ def test_activity_is_the_rarer_value_or_what_lies_far_out() -> None:
     assert active_rows(np.array([1.0, 1, 0, 1])).tolist() == [False, False, True, False]
     far = active_rows(np.r_[np.zeros(90), np.full(5, 9.0), np.full(5, -8.0), 0.5])
     assert far[90:100].all() and not far[:90].any()
+
+
+def test_angles_between_angles() -> None:
+    """Beyond half a turn one comes back from the other side; of many pairs those that matter come first."""
+    rng = np.random.default_rng(0)
+    angles = rng.uniform(-np.pi, np.pi, (3000, 6))
+    between = angles[:, 1] - angles[:, 4]
+    y = np.where(np.cos(between) > 0, 1.0, 0.0)[:, None] * between[:, None]
+    pairs, values = between_angles(angles[:, :2], y, np.arange(3000))
+    assert pairs.tolist() == [[0, 1]] and (np.abs(values) <= 1).all()
+    turn = np.exp(1j * np.pi * values[:, 0])
+    assert np.allclose(turn, np.exp(1j * (angles[:, 0] - angles[:, 1])))
+    away = np.arctan2(np.sin(between), np.cos(between))[:, None]
+    pairs, values = between_angles(angles, away, np.arange(3000))
+    assert len(pairs) < 15 and pairs[0].tolist() == [1, 4]
+    assert between_angles(angles[:, :1], y, np.arange(3000))[1].shape == (3000, 0)

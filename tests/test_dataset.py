@@ -10,8 +10,8 @@ import pytest
 from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 from cbm.discovery.dataset import Dataset, dynamics_dataset, reward_dataset
-from cbm.discovery.part import rows_of
 from cbm.discovery.settings import LONGEST_CLUSTER, Settings
+from cbm.discovery.split import rows_of
 
 SETTINGS = Settings()
 VARIABLES = (Variable("x"), Variable("dial", "angle"), Variable("gear", "categorical"), Variable("fixed"))

@@ -74,7 +74,7 @@ def test_a_full_disk_keeps_the_run_and_is_no_bad_input(tmp_path: Path, run: Call
     """`ulimit -f` makes writes fail as a full disk does; with room again the same command goes on."""
     resource = pytest.importorskip("resource")
     log, place = tmp_path / "log.npz", tmp_path / "run"
-    collect(make_world("light"), 600).save(log)
+    replace(collect(make_world("light"), 200), rewards={}, truth_rewards={}).save(log)
     command = ("discover", log, "--out", place, "--preset", "debug", "--workers", "1", "--quiet")
 
     def small_files() -> None:
@@ -128,12 +128,12 @@ def test_learning_saves_by_time_too(tmp_path: Path) -> None:
         if status.step >= 300:
             raise Stop
 
-    settings = small_settings(checkpoint_every=100_000, checkpoint_minutes=1e-6)
+    plan = small_plan(steps=320, settings=small_settings(checkpoint_every=100_000, checkpoint_minutes=1e-6))
     with pytest.raises(Stop):
-        learn(small_plan(settings=settings), tmp_path / "run", stop)
+        learn(plan, tmp_path / "run", stop)
     assert [path.name for path in sorted((tmp_path / "run" / "checkpoint").glob("0*"))][-1] == "00000296.safetensors"
-    learn(small_plan(settings=settings), tmp_path / "run")
-    learn(small_plan(settings=settings), tmp_path / "other")
+    learn(plan, tmp_path / "run")
+    learn(plan, tmp_path / "other")
     assert_same(tmp_path / "run", tmp_path / "other")
     with pytest.raises(DataError, match="checkpoint_minutes"):
         small_settings(checkpoint_minutes=0)
@@ -243,7 +243,7 @@ def test_a_byte_that_is_no_text_in_metrics(tmp_path: Path) -> None:
     from cbm.discovery.discover import discover
     from cbm.discovery.settings import preset
 
-    data = collect(make_world("light"), 100)
+    data = replace(collect(make_world("light"), 100), rewards={}, truth_rewards={})
     settings = replace(preset("debug"), prediction_updates=60)
     discover(data, settings=settings, run=tmp_path, workers=0)
     (tmp_path / "result.json").unlink()

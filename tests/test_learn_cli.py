@@ -164,6 +164,7 @@ def test_evaluate_somewhere_else_with_another_seed(run: Run, learned: Path, tmp_
     assert before == ((learned / "evaluation.json").read_bytes() if before else b"")
 
 
+@pytest.mark.slow
 def test_prediction_errors(run: Run, learned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assess, "ROWS", 500)
     monkeypatch.setattr(prediction, "preset", lambda name, model: preset("debug", model))
@@ -228,6 +229,7 @@ sys.exit(main(sys.argv[1:at]) or main(sys.argv[at + 1:]))
 """
 
 
+@pytest.mark.slow
 def test_without_tianshou(tmp_path: Path) -> None:
     """Nothing at run time needs it, in `learn` as in `evaluate`."""
     learn = ["learn", "light", "--method", "full", "--out", "run", "--quiet", "--json", *SMALL]

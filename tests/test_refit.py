@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from cbm.discovery.evidence import nats_lost
-from cbm.discovery.refit import Refits, Rows, Structure
+from cbm.discovery.refit import Refits, Structure
 from cbm.discovery.settings import FLOOR
+from cbm.discovery.split import Rows
 from cbm.discovery.trees import Trees
 
 ROWS, INPUTS = 12_000, 4

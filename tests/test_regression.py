@@ -68,17 +68,29 @@ def test_columns_of_one_input_are_not_multiplied_with_each_other(columns: np.nda
 
 def test_powers_belong_to_all_of_their_inputs(columns: np.ndarray) -> None:
     basis = Basis.fit(columns[:, :3], OWNER[:3])
-    features, of = basis.features(columns[:, :3], order=3)
+    features, of = basis.features(columns[:, :3], order=4)
     more = features[:, len(basis.singles()) :]
     for power, own in zip(more.T, of[len(basis.singles()) :]):
         for j in range(3):  # it changes with an input that it belongs to, and with no other
             moved = columns[:, :3].copy()
             moved[:, j] = 0.5 * moved[:, j] + 0.1
-            other = basis.features(moved, order=3)[0][:, len(basis.singles()) :]
+            other = basis.features(moved, order=4)[0][:, len(basis.singles()) :]
             column = int(np.flatnonzero((more == power[:, None]).all(0))[0])
             assert (not np.array_equal(other[:, column], power)) == (j in own)
-    few, _ = basis.features(columns[:, :3], order=3, most=5)
+    few, _ = basis.features(columns[:, :3], order=4, most=5)
     assert few.shape[1] == len(basis.singles()), "none where there would be too many"
+
+
+def test_a_product_of_three_says_nothing_of_itself_without_all_of_them(columns: np.ndarray) -> None:
+    basis = Basis.fit(columns[:, :3], OWNER[:3])
+    features, of = basis.features(columns[:, :3], order=3)
+    twos = basis.features(columns[:, :3], order=2)[0].shape[1]
+    assert features.shape[1] == twos + 1 and set(of[-1]) == {0, 1, 2}
+    assert np.allclose(features[:, -1], columns[:, 0] * columns[:, 1] * columns[:, 2])
+    wide = np.random.default_rng(0).normal(size=(300, 13))
+    own = np.stack([np.arange(13)] * 2, 1)
+    singles = len(Basis.fit(wide, own).singles())
+    assert Basis.fit(wide, own).features(wide, order=3)[0].shape[1] == singles, "none where there would be too many"
 
 
 @pytest.mark.parametrize("law", ["linear", "bend at a level", "product"])

@@ -25,7 +25,7 @@ from cbm.envs.collect import collect
 from cbm.envs.registry import make_world
 from cbm.graph import CausalGraph
 
-ROWS, UPDATES = 500, 160  # so that prediction reports three times
+ROWS, UPDATES = 300, 160  # so that prediction reports three times
 SETTINGS = replace(preset("debug"), prediction_updates=UPDATES)
 STAGES = ("screening", "measuring", "prediction")
 
@@ -51,7 +51,8 @@ def watch(name, done):
         os.kill(os.getpid(), signal.SIGKILL)
 
 settings = replace(preset("debug"), prediction_updates=updates)
-discover(collect(make_world("light"), rows), settings=settings, run=run, progress=watch, workers=1)
+data = replace(collect(make_world("light"), rows), rewards={}, truth_rewards={})
+discover(data, settings=settings, run=run, progress=watch, workers=1)
 """
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -59,7 +60,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def data() -> Transitions:
-    return collect(make_world("light"), ROWS)
+    return replace(collect(make_world("light"), ROWS), rewards={}, truth_rewards={})
 
 
 @pytest.fixture(scope="module")
@@ -192,11 +193,11 @@ def test_finished_jobs_are_not_run_again(data: Transitions, reference: Path, tmp
     with pytest.raises(Stop):
         _discover(data, tmp_path, _stopper("measuring", 4))
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "checkpoint" / "jobs").glob("*")}
-    assert len(before) == 7  # three screens (one more without the last action) and four targets
+    assert len(before) == 6  # two screens (one more without the last action) and four targets
     with pytest.raises(Stop):
         _discover(data, tmp_path, _stopper("measuring", 1))
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "checkpoint" / "jobs").glob("*")}
-    assert len(after) == 8 and all(after[path] == written for path, written in before.items())
+    assert len(after) == 7 and all(after[path] == written for path, written in before.items())
 
 
 def test_keyboard_interrupt_saves_and_goes_on(data: Transitions, reference: Path, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 from cbm.discovery.dataset import Dataset, dynamics_dataset
 from cbm.discovery.last_action import last_actions
-from cbm.discovery.part import rows_of
 from cbm.discovery.regression import Basis
 from cbm.discovery.screen import additive, tree_gains
 from cbm.discovery.settings import Settings
+from cbm.discovery.split import rows_of
 from cbm.discovery.trees import Trees
 
 EPISODES, STEPS = 100, 40
@@ -105,12 +105,33 @@ def test_what_repeats_the_last_action_goes_with_it(use: str) -> None:
         return [2 * a[:, 0] - a[:, 1] + 3, a[:, 0] + rng.normal(size=n), rng.normal(size=n)]
 
     data = _dataset(_log(step, "shown noisy w"), use)
-    bundle = additive(data, np.flatnonzero(data.fold != 0)).bundle
+    found = additive(data, np.flatnonzero(data.fold != 0))
+    assert (found.bundle == -1).all(), "what is always in view cannot take the place of anything"
     if use == "off":
-        assert (bundle == -1).all() and data.inputs == 4
+        assert (found.shown == -1).all() and not found.repeats.any() and data.inputs == 4
     else:
-        assert data.inputs == 5 and bundle[0] == bundle[4] >= 0, "the input after the action is the one before it"
-        assert (bundle[1:4] == -1).all()
+        assert data.inputs == 5 and found.shown[0] == 4, "the input after the action is the one before it"
+        assert (found.shown[1:] == -1).all() and found.repeats.tolist()[:3] == [True, False, False]
+
+
+def test_readings_of_the_last_action_do_not_go_together_beside_it() -> None:
+    """Each has a little noise of its own; two share theirs, and only these go together where the action is in view."""
+
+    def step(s: np.ndarray, a: np.ndarray, rng: Rng) -> list[np.ndarray]:
+        noise = 0.08 * rng.normal(size=(3, len(s)))
+        told = 2 * a[:, 0] - a[:, 1]
+        return [
+            told + noise[0],
+            told + noise[1],
+            told + noise[2],
+            told + noise[2] * (1 + 1e-3),
+            rng.normal(size=len(s)),
+        ]
+
+    data = _dataset(_log(step, "one two three same w"), "on")
+    found = additive(data, np.flatnonzero(data.fold != 0))
+    assert found.shown[:5].tolist() == [6, 6, 6, 6, -1] and not found.repeats.any()
+    assert found.bundle[2] == found.bundle[3] >= 0 and (found.bundle[[0, 1, 4, 5, 6]] == -1).all()
 
 
 def test_what_never_varies_goes_with_nothing() -> None:
@@ -119,7 +140,8 @@ def test_what_never_varies_goes_with_nothing() -> None:
         return [2 * a[:, 0] - a[:, 1] + 3, a[:, 0] + rng.normal(size=n), np.full(n, 0.4)]
 
     data = _dataset(_log(step, "shown noisy still"), "on")
-    assert additive(data, np.flatnonzero(data.fold != 0)).bundle[: data.inputs].tolist() == [0, -1, -1, -1, 0]
+    found = additive(data, np.flatnonzero(data.fold != 0))
+    assert (found.bundle == -1).all() and found.shown[: data.inputs].tolist() == [4, -1, -1, -1, -1]
 
 
 def test_trees_find_an_interaction_that_sums_cannot() -> None:

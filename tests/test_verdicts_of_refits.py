@@ -289,3 +289,17 @@ def test_targets_may_share_a_part_and_wait_for_all_of_theirs() -> None:
     found = pool([[_part([0.1, 0.0])], [_part([0.0, 0.2])], []], share, 2, [True, True, False])
     assert found.delta.tolist() == [pytest.approx([0.1, 0.1]), pytest.approx([0.1, 0.0])]
     assert found.settled.tolist() == [True, False] and not found.error[1].any()
+
+
+def test_the_part_that_shows_a_cause_speaks_for_the_target() -> None:
+    """A quarter of the rows say clearly what the loud rest says nothing of; the chance of two looks is counted."""
+    whether, how = _part([0.0, 0.0, 0.9], stderr=0.02), _part([0.2, 0.01, 0.1], stderr=0.01)
+    whether["loss"] = how["loss"] = np.array([1.0, 1.0, 10_000.0])
+    share = np.array([[1.0, 0.25]])
+    found = pool([[whether], [how]], share, 3, [True, True])
+    assert found.delta[0, 0] == pytest.approx(0.25 * 0.2)
+    p = 2 * stats.t.sf(20.0, DEGREES)
+    assert found.z[0, 0] == pytest.approx(stats.t.isf(p, DEGREES)) and found.z[0, 0] < 20
+    assert found.delta[0, 1:] == pytest.approx([0.25 * 0.01, 0.9 + 0.25 * 0.1]), "of no part alone, and of the sum"
+    assert decide(found, _alone(3), NAMES, SETTINGS).verdict.tolist() == [["edge", "none", "edge"]]
+    assert found.limit_error[0] > 0.02, "what may be ruled out is a matter of all parts"

@@ -16,7 +16,7 @@ import numpy as np
 
 from cbm.data.transitions import Transitions
 from cbm.discovery.dataset import _units as units
-from cbm.discovery.rows import sample
+from cbm.discovery.rows import affordable, sample
 from cbm.discovery.settings import Settings
 from cbm.graph import CausalGraph
 from cbm.graph.bootstrap import Bootstrap
@@ -40,7 +40,7 @@ def resampled_rows(episode: np.ndarray, seed: int, replicate: int) -> np.ndarray
 
 def share(folder: Path, data: Transitions, settings: Settings, seed: int) -> Path:
     """Write what the replicates read: the rows that discovery uses, and no more."""
-    part = sample(data, settings.most_rows, seed)
+    part = sample(data, affordable(data, settings), seed)
     log = {name: array for name, array in part.to_arrays().items() if not name.startswith("truth")}
     arrays = {f"log-{k}": array for k, array in enumerate(log.values())}  # rewards may have names that no file can have
     about = {"names": list(log), "settings": settings.to_json()}

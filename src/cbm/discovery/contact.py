@@ -50,6 +50,19 @@ def differences(x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[np.ndar
     return pairs, x[:, pairs[:, 0]] / a - x[:, pairs[:, 1]] / b
 
 
+def between_angles(angles: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs (P, 2) of columns of `angles` (T, A), those that go most with a target `y` (T, q) in `rows` first; and the
+    angles between them (T, P), in units of pi."""
+    pairs = np.stack(np.triu_indices(angles.shape[1], 1), 1)
+    between = (angles[:, pairs[:, 0]] - angles[:, pairs[:, 1]] + np.pi) % (2 * np.pi) / np.pi - 1
+    if len(pairs) > MOST_DIFFERENCES:
+        x, left = between[rows] - between[rows].mean(0), y[rows] - y[rows].mean(0)
+        use = (np.abs(x.T @ left) / np.maximum(x.std(0), 1e-12)[:, None]).max(1)
+        best = np.argsort(-use, kind="stable")[:MOST_DIFFERENCES]
+        pairs, between = pairs[best], between[:, best]
+    return pairs, between
+
+
 def _left_over(x: np.ndarray) -> np.ndarray:
     """(C, C) share of one column's variance that another leaves unexplained; infinite where one is constant."""
     z = x - x.mean(0)

@@ -50,6 +50,10 @@ class Dataset:
     exogenous: int
     """From this input on, what a variable merely shows of an input tells nothing: in models of rewards the action,
     in those of dynamics the action before. (What goes with the present action may be what the action follows.)"""
+    angles: np.ndarray
+    """(T, A) inputs that are angles, as they are; what lies between two of them is a matter of both."""
+    angle_owner: np.ndarray
+    """(A,) the inputs that these are."""
     y: np.ndarray
     """(T, Q) what is predicted, in units of its deviation; what is discrete has one indicator column for each level."""
     part: np.ndarray
@@ -68,6 +72,9 @@ class Dataset:
     """(T,) fold in which a row is tested."""
     kept: np.ndarray
     """(T,) rows that are never fitted to: they choose between models."""
+    rank: np.ndarray
+    """(T,) place of a row's episode in a random order: where there are more rows than models are fitted to, the first
+    ones are taken."""
 
     @property
     def targets(self) -> int:
@@ -148,7 +155,7 @@ def dynamics_dataset(
         blocks.append(last)
     mixed = settings.model != "explicit"
     targets = [_outcome(data, int(i), kinds[i], bool(c), mixed) for i, c in zip(index, changes)]
-    found = _dataset(blocks, targets, data, settings, seed, dynamics=True)
+    found = _dataset(blocks, targets, data, settings, seed, data.obs, dynamics=True)
     return found, Plan(index, changes, np.where(memory > SELF_MEMORY, memory, 0.0), moving)
 
 
@@ -165,7 +172,7 @@ def reward_dataset(data: Transitions, settings: Settings, seed: int) -> Dataset:
     context = [values[:, None] for values in data.context.values()]
     blocks.append(np.concatenate([_action(data), *context], 1))
     targets = [_reward(values, settings.model != "explicit") for values in data.rewards.values()]
-    return _dataset(blocks, targets, data, settings, seed + 1, dynamics=False)
+    return _dataset(blocks, targets, data, settings, seed + 1, state, dynamics=False)
 
 
 def _input(values: np.ndarray, kind: Kind) -> np.ndarray:
@@ -246,7 +253,7 @@ def _indicators(values: np.ndarray) -> np.ndarray:
 
 def _dataset(
     blocks: list[np.ndarray], targets: list[list[_Part]], data: Transitions, settings: Settings, seed: int,
-    dynamics: bool,
+    state: np.ndarray, dynamics: bool,
 ) -> Dataset:  # fmt: skip
     rng = np.random.default_rng([seed, 77])
     owner = np.repeat(np.arange(len(blocks)), [b.shape[1] for b in blocks])
@@ -255,15 +262,19 @@ def _dataset(
     shadow = len(blocks) + np.arange(settings.shadows)
     unit = _units(data.episode)
     order = rng.permutation(int(unit.max()) + 1)[unit]
+    angle_owner = np.array([j for j, kind in enumerate(data.factors.kinds) if kind == "angle"], int)
     return Dataset(
         columns=np.asfortranarray(np.concatenate([columns, shifted], 1)),
         owner=np.concatenate([owner, shadow]),
         inputs=len(blocks),
         action=len(data.factors),
         exogenous=len(data.factors) + dynamics,
+        angles=np.asfortranarray(state[:, angle_owner]),
+        angle_owner=angle_owner,
         cluster=_clusters(data.episode),
         fold=order % settings.folds,
         kept=order // settings.folds % settings.kept_one_in == 0,
+        rank=order,
         **_tabulated(_with_shared_events(targets), len(data)),
     )
 

@@ -21,6 +21,7 @@ from cbm.discovery.settings import (
     DEGREES,
     DOMINANT,
     DOUBTFUL,
+    HIDDEN,
     LITTLE_MISFIT,
     MISFIT,
     NORMAL,
@@ -64,10 +65,12 @@ def open_cells(pooled: Pooled) -> list[list[int]]:
 
 
 def _open(pooled: Pooled) -> np.ndarray:
-    """(K, J); an effect on the spread was sure from the start. Without noise, few rows make up all errors."""
+    """(K, J); an effect on the spread was sure from the start. Without noise, few rows make up all errors. An error
+    that is large may hide what other cells of the target would show."""
     misfit = _misfit(pooled)
     sure = np.where(misfit > MISFIT / 2, SURE_WITHOUT_NOISE, SURE)
-    doubtful = ((pooled.z > ASKED) | (pooled.bundled > ASKED)) & (pooled.z < sure)
+    hidden = pooled.delta + STANDARD_ERRORS * pooled.error > HIDDEN * pooled.limit_error[:, None]
+    doubtful = ((pooled.z > ASKED) | (pooled.bundled > ASKED) | hidden) & (pooled.z < sure)
     return np.asarray(doubtful & (pooled.tested > 0) & (pooled.tested != 3))
 
 
@@ -78,12 +81,13 @@ def decide(
     settings: Settings,
     variation: tuple[np.ndarray, np.ndarray] | None = None,
     redundant: Mapping[int, int] | None = None,
+    shown: np.ndarray | None = None,
 ) -> Verdicts:
     """Verdicts on all cells.
 
     `bundle` (J,) numbers inputs that hardly vary apart. `variation` says in how many rows each target and each input is
     not what it mostly is. `redundant` are inputs that follow from others, but for what models do not fit, with the one
-    that each goes with most.
+    that each goes with most. `shown` (J,) is the exogenous input beside which an input hardly varies; -1: none.
     """
     z, delta = pooled.z, pooled.delta
     bar = edge_bar(z, settings.false_discovery_rate)
@@ -105,6 +109,7 @@ def decide(
     if settings.rule == "calibrated":
         _decide_bundles(verdict, reason, pooled, bundle, names, bar)
         _decide_redundant(verdict, reason, pooled, redundant, names)
+        _decide_shown(verdict, reason, pooled, shown, names)
     if settings.rule == "calibrated" and variation is not None:
         _decide_rare(verdict, reason, *variation)
     measured = pooled.error > 0
@@ -200,6 +205,17 @@ def _decide_redundant(
     for j, mate in (redundant or {}).items():
         for k in np.flatnonzero((verdict[:, j] == "edge") & (pooled.misfit > MISFIT / 10)):
             verdict[k, j], reason[k, j] = "undecided", f"hardly varies by itself: goes with {names[mate]}"
+
+
+def _decide_shown(
+    verdict: np.ndarray, reason: np.ndarray, pooled: Pooled, shown: np.ndarray | None, names: list[str]
+) -> None:
+    """What hardly varies beside an input that is always in view. A weak effect of it may be misfit of that input's."""
+    if shown is None:
+        return
+    for j in np.flatnonzero(shown >= 0):
+        for k in np.flatnonzero((verdict[:, j] == "edge") & (pooled.z[:, j] < SURE)):
+            verdict[k, j], reason[k, j] = "undecided", f"hardly varies by itself: goes with {names[shown[j]]}"
 
 
 def above_shadows(cmi: np.ndarray, real_inputs: int) -> np.ndarray:

@@ -32,7 +32,7 @@ from cbm.discovery.models.registry import check_settings
 from cbm.discovery.notebook import notebook_progress
 from cbm.discovery.pipeline import Progress, build_problems, ceiling, measure_problems, runner_for, verdicts
 from cbm.discovery.predict import Predictor
-from cbm.discovery.rows import draw, in_memory
+from cbm.discovery.rows import affordable, draw, in_memory
 from cbm.discovery.runfiles import RunFiles
 from cbm.discovery.settings import Settings
 from cbm.errors import DataError
@@ -200,7 +200,7 @@ class _Call:
     @cached_property
     def rows(self) -> Transitions:
         """What networks learn from and are tested on: all rows, or those that are drawn from a map."""
-        return in_memory(self.data, self.settings.most_rows, self.seed)
+        return in_memory(self.data, affordable(self.data, self.settings), self.seed)
 
     def refits(self) -> CausalGraph:
         """Refits without each input, by jobs (`pipeline.py`)."""

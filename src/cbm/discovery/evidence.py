@@ -10,8 +10,11 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import stats
 
 from cbm.discovery.settings import (
+    DEGREES,
+    DOUBTFUL,
     FEW_TESTED,
     FLOOR,
     LEAST_EFFICIENCY,
@@ -21,6 +24,7 @@ from cbm.discovery.settings import (
     NOISY,
     PRIOR_FOLDS,
     PRIOR_SHADOWS,
+    SURE,
     TAIL_DEGREES,
     TAIL_WORTH,
     UNFITTED,
@@ -37,7 +41,8 @@ class Evidence:
     stderr: np.ndarray
     """(J,) its standard error over episodes."""
     tested: np.ndarray
-    """(J,) 0: not a candidate. 2: tested alone. 3: tested alone, for the spread of the target."""
+    """(J,) 0: not a candidate. 2: tested alone. 3: tested alone, for the spread of the target. 4: tested alone, for
+    whether the law holds in a row; the error is whole."""
     bundled: np.ndarray
     """(J,) nats that a refit loses without all inputs of its bundle (0 where there is none), and its error."""
     bundled_stderr: np.ndarray
@@ -155,12 +160,13 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         usual = np.sqrt(np.mean([part["shadows"][:, 1] ** 2 for part in parts]))
         usual = max(usual, parts[0]["planted"][1] / 2)  # a model that uses nothing has shadows without any scatter
         own = np.where(own > 0, own, usual)
-        misfit[p], follows[p] = _misfit(parts[0]), parts[0]["follows"]
+        misfit[p], follows[p] = _misfit(parts[0]["loss"], float(parts[0]["unfitted"])), parts[0]["follows"]
         exact = _exactness(parts[0]["loss"])  # there all folds have the same law left to fit, and err alike
-        within = np.sqrt(own**2 + scatter[p] ** 2 * (exact + (1 - exact) / total))
-        apart = _fold_factor(np.stack([part["delta"] for part in parts]), weight, within)
-        error[p] = np.sqrt((apart * within) ** 2 + misfit[p] ** 2)
         tested[p] = parts[0]["tested"]
+        law = tested[p] != 4  # errors of what is said of exceptions are whole
+        within = np.sqrt(own**2 + law * scatter[p] ** 2 * (exact + (1 - exact) / total))
+        apart = _fold_factor(np.stack([part["delta"] for part in parts]), weight, within)
+        error[p] = np.sqrt((apart * within) ** 2 + law * misfit[p] ** 2)
         bundled[p] = np.mean([part["bundled"] for part in parts], 0)
         squares = np.sum([part["bundled_stderr"] ** 2 for part in parts], 0)
         bundled_error[p] = np.sqrt(squares / len(parts) ** 2 + scatter[p] ** 2)
@@ -170,9 +176,11 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         given_all[p] = parts[0].get("given_all", parts[0]["delta"])
     of = share > 0
     together = share @ bundled
+    measured = _all(of, error.max(1, initial=0) > 0)[:, None]
+    effect, doubt = _of_targets(delta, error, share)
     return Pooled(
-        delta=share @ delta,
-        error=np.where(_all(of, error.max(1, initial=0) > 0)[:, None], np.sqrt(share**2 @ error**2), 0.0),
+        delta=effect,
+        error=np.where(measured, doubt, 0.0),
         tested=np.array([tested[own].max(0, initial=0) for own in of], int).reshape(len(of), inputs),
         bundled=np.where(together != 0, together / np.maximum(np.sqrt(share**2 @ bundled_error**2), 1e-12), 0.0),
         limit_error=np.array([np.sqrt(((s[own] * limit[own]) ** 2).sum()) for s, own in zip(share, of)]),
@@ -186,6 +194,27 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
     )
 
 
+def _of_targets(delta: np.ndarray, error: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(K, J) effects on whole targets and their errors, from those on parts (P, J): log-likelihoods add up.
+
+    A cause of any part is a cause: where one part shows it more clearly than the sum, which has the errors of all, that
+    part speaks for the target. Its error then contains that it was the clearest of several (Bonferroni).
+    """
+    whole, doubt = share @ delta, np.sqrt(share**2 @ error**2)
+    z = np.where(error > 0, delta / np.maximum(error, 1e-12), 0.0)
+    for k, own in enumerate(share > 0):
+        if own.sum() < 2:
+            continue
+        best = np.flatnonzero(own)[z[own].argmax(0)]
+        columns = np.arange(z.shape[1])
+        clearest = stats.t.isf(np.minimum(own.sum() * stats.t.sf(z[best, columns], DEGREES), 1.0), DEGREES)
+        known = np.where(doubt[k] > 0, whole[k] / np.maximum(doubt[k], 1e-12), 0.0)
+        better = (known < SURE) & (clearest > np.maximum(known, DOUBTFUL))
+        whole[k, better] = (share[k, best] * delta[best, columns])[better]
+        doubt[k, better] = whole[k, better] / clearest[better]
+    return whole, doubt
+
+
 def _fold_factor(delta: np.ndarray, weight: np.ndarray, error: np.ndarray) -> np.ndarray:
     """(J,) how many times larger the error of a mean over folds is, by how far they (F, J) lie apart.
 
@@ -197,16 +226,20 @@ def _fold_factor(delta: np.ndarray, weight: np.ndarray, error: np.ndarray) -> np
     return np.sqrt(np.maximum(squares / (total - 1 + PRIOR_FOLDS), 1.0))
 
 
-def _misfit(part: dict[str, np.ndarray]) -> float:
+def misfit_of(found: Evidence) -> float:
+    """Error in nats of what the models of a part have not fitted."""
+    return _misfit(found.loss, float(found.unfitted))
+
+
+def _misfit(loss: np.ndarray, unfitted: float) -> float:
     """Error in nats of what a part's models have not fitted, which no number of rows makes smaller.
 
     Where there is noise it hides behind that. A law without noise leaves nothing but misfit over, and whatever goes
     with the causes helps against it. A model shows that it is no noise by leaving less with more rows; where these are
     few, more of them help any model.
     """
-    unfitted = float(part["unfitted"])
-    falling = unfitted > UNFITTED and part["loss"][2] >= FEW_TESTED
-    return max(MISFIT * _exactness(part["loss"]), min(UNFITTED_SHARE * unfitted, MOST_MISFIT) if falling else 0.0)
+    falling = unfitted > UNFITTED and loss[2] >= FEW_TESTED
+    return max(MISFIT * _exactness(loss), min(UNFITTED_SHARE * unfitted, MOST_MISFIT) if falling else 0.0)
 
 
 def _exactness(loss: np.ndarray) -> float:

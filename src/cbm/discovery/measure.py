@@ -12,34 +12,29 @@ from typing import Any
 
 import numpy as np
 
+from cbm.discovery.candidates import Candidates, seen
 from cbm.discovery.dataset import Dataset
-from cbm.discovery.evidence import Evidence, nats_lost, student_scale
-from cbm.discovery.part import Part
-from cbm.discovery.refit import Refits, Rows, Structure
-from cbm.discovery.screen import Additive, additive, product_scores, tree_gains
+from cbm.discovery.evidence import Evidence, misfit_of, nats_lost, student_scale
+from cbm.discovery.exceptions import exceptions, question_of
+from cbm.discovery.refit import Refits, Structure
+from cbm.discovery.screen import Additive, additive, tree_gains
 from cbm.discovery.settings import (
     CONCEIVABLE,
     CONTROLS,
-    FEW_CANDIDATES,
     FLOOR,
     FOUND,
     HARMFUL,
     LITTLE,
     MOST_ADDED,
-    MOST_CANDIDATES,
     MOST_MISFIT,
     NEGLIGIBLE,
     NOISY,
     OWN_VARIATION,
-    PAIRED,
     PLANTED,
-    PRUNED_ROWS,
     SHOWN,
-    SIGNIFICANT,
     SPREAD_ROUNDS,
     SURE,
     TAIL_DEGREES,
-    TINY,
     UNFITTED,
     UNFITTED_SHARE,
     WEAK,
@@ -57,7 +52,7 @@ def screen_job(shared: Mapping[str, np.ndarray], problem: str) -> dict[str, np.n
 def part_job(
     shared: Any, problem: str, part: int, fold: int, own: int, cells: list[int] | None = None,
     candidates: list[int] | None = None, structure: list[float] | None = None, spread: bool = True,
-    pairs: bool = True, value: bool = False,
+    pairs: bool = True, value: bool = False, exceptional: list[int] | None = None,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Evidence on one part of a target and one fold. `own` is the input that the part is a change of (-1: of none).
 
@@ -65,7 +60,8 @@ def part_job(
 
     `spread`: whether causes of how far the target scatters are sought, too. `pairs`: whether models see differences.
 
-    `cells`, `candidates` and `structure` come from an earlier fold: then only those cells are tested.
+    `cells`, `candidates` and `structure` come from an earlier fold: then only those cells are tested, and of the
+    `exceptional` ones, what they say of exceptions to the law.
     """
     data, screened = _load(shared, problem)
     work = _Part(data, screened, part, fold, own, pairs, value)
@@ -77,7 +73,7 @@ def part_job(
             found = work.search(spread)
     else:
         assert structure is not None and cells is not None
-        found = work.retest(candidates, cells, _structure(structure))
+        found = work.retest(candidates, cells, exceptional or [], _structure(structure))
     chosen = work.structure
     return {
         **found.arrays(), "candidates": np.array(work.candidates, int), "value": np.array(value),
@@ -98,33 +94,19 @@ def _load(shared: Any, problem: str) -> tuple[Dataset, Additive]:
     key = (str(getattr(shared, "path", id(shared))), problem)
     if _cache.get("key") != key:
         _cache.clear()
+        seen.clear()
         screened = Additive(*(np.asarray(shared[f"{problem}.{field.name}"]) for field in fields(Additive)))
         _cache.update(key=key, data=Dataset.load(shared, problem), screened=screened)
     return _cache["data"], _cache["screened"]
 
 
-def _trees(key: tuple[Any, ...], x: np.ndarray, owner: np.ndarray, rows: Rows) -> Trees:
-    """Trees over all inputs in view, binned once for all parts of the problem just loaded that see the same."""
-    if _cache.get("seen") != key:
-        _cache.update(seen=key, trees=Trees(x, owner, rows.fit, rows.kept))
-    return _cache["trees"]
-
-
-class _Part(Part):
+class _Part(Candidates):
     """From the inputs in view to evidence."""
 
-    # Phases
-
-    def search(self, spread: bool) -> Evidence:
+    def search(self, spread: bool, looked: tuple[np.ndarray, Trees] | None = None) -> Evidence:
         """Candidates from two looks at everything, without those of no use; a third look at what their model leaves
         over, which brings back what was dropped by mistake; then each candidate alone."""
-        self._look()
-        pairs = self.owner[self.owner[:, 0] != self.owner[:, 1]]
-        key = (self.fold, self.within, tuple(self.seen), (self.part, self.value) if len(pairs) else None)
-        trees = _trees(key, self.x, self.owner, self.rows)
-        gains = self._first_gains(trees)
-        score = np.maximum(self.wald / SIGNIFICANT, self._padded(gains) / FOUND)
-        score = np.maximum(score, self._pairs() / PAIRED)
+        score, trees = looked or self.scores()
         self.candidates = self._chosen(score)
         refits = self._prune(self._refits(self.y), score)
         nothing_left = refits.full.mean() < FLOOR
@@ -134,87 +116,31 @@ class _Part(Part):
         if used and missed:
             self.candidates += sorted(missed, key=lambda j: -more[j])[:MOST_ADDED]
             refits = self._refits(self.y)
+        refits = self._on_all_rows(refits)
         found = self._empty(refits)
         self._test(found, refits, self.candidates)
         refits = self._without_harm(found, refits)
         # Of a mean that is not fully explained, the rest would look like spread.
         if spread and (refits.structure.rounds == 0 or found.loss[0] > LITTLE * found.loss[1]):
             self._add_spread(found, refits, trees)
+        if spread:
+            self._add_exceptions(found, refits)
         self._report(found, refits.structure)
         self._add_controls(found, refits)
         found.unfitted = np.array(self._unfitted(refits))
         return found
 
-    def retest(self, candidates: list[int], cells: list[int], structure: Structure) -> Evidence:
-        """The cells that another fold left open."""
+    def retest(self, candidates: list[int], cells: list[int], exceptional: list[int], structure: Structure) -> Evidence:
+        """The cells that another fold left open; of the `exceptional` ones, whether the law holds."""
         self.candidates = candidates
-        refits = self._refits(self.y, structure)
+        refits = self._on_all_rows(self._refits(self.y, structure))
         found = self._empty(refits)
         self._test(found, refits, cells)
         found.shadows = np.array([self._loss_without(refits, {s}) for s in self.shadows[:CONTROLS]])
+        if exceptional:
+            found.tested[exceptional] = 4
+            self._add_exceptions(found, refits, exceptional)
         return found
-
-    # Candidates
-
-    def _pairs(self) -> np.ndarray:
-        """(J,) how clearly products of an input with others show in what the closed form leaves over."""
-        plain = np.flatnonzero((self.owner[:, 0] == self.owner[:, 1]) & (self.owner[:, 0] < self.data.inputs))
-        x = self.x[np.ix_(self.rows.fit, plain)]
-        return product_scores(x, self.owner[plain, 0], self.residual[self.rows.fit], len(self.wald))
-
-    def _first_gains(self, trees: Trees) -> np.ndarray:
-        """What trees find in what the closed form leaves over, unless that is rounding."""
-        if (self.residual[self.rows.fit] ** 2).sum(1).mean() < FLOOR:
-            return np.zeros(len(self.wald))
-        return tree_gains(trees, self.data.inputs, self.residual)[0]
-
-    def _padded(self, gains: np.ndarray) -> np.ndarray:
-        return np.pad(gains, (0, len(self.wald) - len(gains)))
-
-    def _chosen(self, score: np.ndarray) -> list[int]:
-        """The most promising inputs, those that hardly vary apart from them, and what always belongs there."""
-        inputs = self.data.inputs
-        order = np.argsort(-score[:inputs], kind="stable")
-        chosen = [int(j) for j in order if score[j] > 1 and not self.shows_action[j]][:MOST_CANDIDATES]
-        return list(dict.fromkeys([*chosen, *self._mates(chosen), *self.always]))
-
-    def _prune(self, refits: Refits, score: np.ndarray) -> Refits:
-        """Without what no model uses; without the weaker half of the rest, or quarter, as long as new episodes are
-        predicted as well."""
-        if len(self.candidates) > FEW_CANDIDATES and (unused := self._unused(refits)):
-            self.candidates = [j for j in self.candidates if j not in unused]
-            refits = self._refits(self.y)
-        share = 2 if len(self.rows.fit) >= PRUNED_ROWS else 8
-        dropped, usual = set[int](), refits.full
-        while len(self.candidates) - len(dropped) > FEW_CANDIDATES and share <= 4:
-            order = sorted((j for j in self.candidates if j not in dropped), key=lambda j: score[j])
-            weakest = [j for j in order if j not in self.always][: len(order) // share]
-            weak = self._whole(dropped | set(weakest))
-            without = refits.without(weak)
-            delta, stderr = self._nats(refits, usual, without)
-            if weak > dropped and delta < max(stderr, NEGLIGIBLE):
-                dropped, usual = weak, without
-            else:
-                share *= 2
-        if not dropped:
-            return refits
-        self.candidates = [j for j in self.candidates if j not in dropped]
-        return self._refits(self.y)
-
-    def _unused(self, refits: Refits) -> set[int]:
-        """Candidates that neither the closed form nor trees use more than shadows."""
-        if refits.gains is None:
-            return set()
-        usual = max(refits.gains[s] for s in self.shadows[:CONTROLS])
-        bound = max(FOUND * usual, TINY * refits.gains.sum())
-        shown = refits.structure.order > 0  # in the closed form, where there is one
-        weak = {j for j in self.candidates if refits.gains[j] <= bound and not (shown and self.wald[j] > SIGNIFICANT)}
-        return self._whole(weak - set(self.always))
-
-    def _whole(self, weak: set[int]) -> set[int]:
-        """Those that may go: inputs that hardly vary apart go together, or stay."""
-        staying = {self.bundle[j] for j in self.candidates if j not in weak} - {-1}
-        return {j for j in weak if self.bundle[j] not in staying}
 
     def _without_harm(self, found: Evidence, refits: Refits) -> Refits:
         """Without candidates that make the model worse: what it learns of them by chance hides what others do."""
@@ -235,24 +161,10 @@ class _Part(Part):
         harm = {j: nats for j, nats in harm.items() if nats > max(HARMFUL * found.stderr[j], NEGLIGIBLE)}
         return max(harm, key=lambda j: harm[j]) if harm else None
 
-    # Tests
-
     def _bundles(self) -> list[list[int]]:
         """Candidates that hardly vary apart."""
         bundles = [[j for j in self.candidates if self.bundle[j] == b] for b in np.unique(self.bundle[self.candidates])]
         return [members for members in bundles if len(members) > 1 and self.bundle[members[0]] >= 0]
-
-    def _refits(self, y: np.ndarray, structure: Structure | None = None) -> Refits:
-        inputs = self.candidates + self.shadows[:CONTROLS]
-        trees_only = self.structure.order == 0 and self.structure.rounds > 0  # as with more candidates
-        refits = Refits(self.x, self.owner, y, inputs, self.rows, structure, trees_only, self.before)
-        self.structure = refits.structure
-        return refits
-
-    def _left_over(self, refits: Refits) -> np.ndarray:
-        left = np.zeros_like(self.y)
-        left[np.concatenate([self.rows.fit, self.rows.kept, self.rows.test])] = refits.residual
-        return left
 
     def _worth(self, refits: Refits, j: int) -> tuple[float, float]:
         """Nats lost without an input, and the error; a weak effect must also hold against better models without it."""
@@ -272,9 +184,6 @@ class _Part(Part):
     def _loss_without(self, refits: Refits, hidden: set[int]) -> tuple[float, float]:
         """Nats lost without some inputs, and the standard error over episodes."""
         return self._nats(refits, refits.full, refits.without(hidden))
-
-    def _nats(self, refits: Refits, full: np.ndarray, without: np.ndarray) -> tuple[float, float]:
-        return nats_lost(full, without, self.cluster, refits.structure.tails)
 
     def _empty(self, refits: Refits) -> Evidence:
         J = self.data.inputs
@@ -312,7 +221,8 @@ class _Part(Part):
         if left > OWN_VARIATION and found.delta[j] > SURE * MOST_MISFIT:
             return
         unfitted = max(self._unfitted(value), 0.0)
-        found.stderr[j] = np.hypot(found.stderr[j], min(UNFITTED_SHARE * unfitted, MOST_MISFIT))
+        # Nothing stands in better for what models do not fit than the value before: its share is twice the usual one.
+        found.stderr[j] = np.hypot(found.stderr[j], min(2 * UNFITTED_SHARE * unfitted, MOST_MISFIT))
         if left < NOISY or (left < OWN_VARIATION and unfitted > UNFITTED):
             use = self.wald if value.gains is None else value.gains
             found.follows = np.array(max((i for i in self.candidates if i != j), key=lambda i: use[i], default=-1))
@@ -349,6 +259,31 @@ class _Part(Part):
                 found.delta[j], found.stderr[j], found.tested[j] = delta, stderr, 3
         if not (found.tested == 3).any():
             self.candidates = before
+
+    def _add_exceptions(self, found: Evidence, refits: Refits, cells: list[int] | None = None) -> None:
+        """Causes of whether the law holds in a row, where they show more clearly than in what it says; or just some
+        cells, for which another fold has found it so. The errors contain what these models have not fitted."""
+        which = exceptions(refits, self.rows, self.data.cluster) if refits.structure.tails else None
+        if which is None:
+            return
+        asked, screened = question_of(self.data, self.part, which, self.rows, self.bundle)
+        work = _Part(asked, screened, 0, self.fold, -1, self.pairs)
+        work.asks = True
+        looked = work.scores()
+        unclear = found.delta < SURE * np.maximum(found.stderr, 1e-12)
+        if cells is None and not (unclear & (looked[0][: self.data.inputs] > 1)).any():
+            return
+        answer = work.search(False, looked)
+        stderr = np.sqrt(
+            answer.stderr**2 + 2 * np.mean(np.clip(answer.shadows[:, 0], 0, None) ** 2) + misfit_of(answer) ** 2
+        )
+        if cells is None:
+            z = answer.delta / np.maximum(stderr, 1e-12)
+            known = found.delta / np.maximum(found.stderr, 1e-12)
+            better = (answer.tested == 2) & (z > np.maximum(known, CONCEIVABLE)) & (known < SURE) & (found.tested != 3)
+            cells = np.flatnonzero(better).tolist()
+        for j in cells:
+            found.delta[j], found.stderr[j], found.tested[j] = answer.delta[j], stderr[j], 4
 
     def _report(self, found: Evidence, structure: Structure) -> None:
         """CMI as the method defines it is given everything else; candidates that were pruned are a part of that.

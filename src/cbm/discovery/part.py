@@ -6,17 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from cbm.discovery.contact import differences
+from cbm.discovery.contact import between_angles, differences
 from cbm.discovery.dataset import Dataset
-from cbm.discovery.refit import Rows, Structure
+from cbm.discovery.refit import Structure
 from cbm.discovery.screen import Additive, additive
 from cbm.discovery.settings import BUNDLED, MOST_SEEN
-
-
-def rows_of(data: Dataset, fold: int, part: int) -> Rows:
-    """The rows that a part speaks of, on one fold."""
-    mine, test = data.rows_of(part), data.fold == fold
-    return Rows(*(np.flatnonzero(mine & some) for some in (~test & ~data.kept, ~test & data.kept, test)))
+from cbm.discovery.split import Rows, rows_of
 
 
 class Part:
@@ -40,13 +35,19 @@ class Part:
         self.shadows = [int(j) for j in np.arange(data.inputs, int(data.owner.max()) + 1)]
         self.seen = self._seen()
         self.before = data.before(part, self.own)
+        self.asks = False
+        """Whether it asks about the rows of another part, and shares its trees with no other."""
         self.value = value
         if value:
             after = self.y[:, 0] + data.before(part, own)
             self.y = ((after - after.mean()) / after.std())[:, None]
-        self.x, self.owner = self._table(pairs)
-        self.rows = self.rows.inside(self.x)
-        self.cluster = np.unique(data.cluster[self.rows.test], return_inverse=True)[1]
+        self.pairs = pairs
+        self.x, self.owner = self._table()
+        self._use_rows(self.rows)
+
+    def _use_rows(self, rows: Rows) -> None:
+        self.rows = rows.inside(self.x)
+        self.cluster = np.unique(self.data.cluster[self.rows.test], return_inverse=True)[1]
 
     def _seen(self) -> list[int]:
         """Inputs that are looked at: all, or of very many the most useful ones, their mates, and shadows."""
@@ -63,17 +64,20 @@ class Part:
         mates = np.flatnonzero(np.isin(self.bundle[:inputs], list(bundles - {-1})) & ~self.shows_action[:inputs])
         return [int(j) for j in mates]
 
-    def _table(self, with_differences: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _table(self) -> tuple[np.ndarray, np.ndarray]:
         """(T, C) columns of what is seen, and differences of two of them; (C, 2) the inputs they belong to."""
         data = self.data
         chosen = np.flatnonzero(np.isin(data.owner, self.seen))
         x, owner = data.columns[:, chosen], data.owner[chosen]
         owners = np.stack([owner, owner], 1)
-        if not with_differences:
+        if not self.pairs:
             return x, owners
         variables = np.flatnonzero(owner < data.action)
         pairs, more = differences(x[:, variables], self.y, self.rows.fit)
-        return np.concatenate([x, more], 1), np.concatenate([owners, owner[variables[pairs]]])
+        angles = np.flatnonzero(np.isin(data.angle_owner, self.seen))
+        turned, between = between_angles(data.angles[:, angles], self.y, self.rows.fit)
+        owners = np.concatenate([owners, owner[variables[pairs]], data.angle_owner[angles[turned]]])
+        return np.concatenate([x, more, between], 1), owners
 
     def _look(self) -> None:
         """What the closed form says of this part: known already, unless the part speaks of some rows only."""

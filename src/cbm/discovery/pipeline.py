@@ -27,7 +27,7 @@ from cbm.data.transitions import Transitions
 from cbm.discovery.dataset import Dataset, Plan, dynamics_dataset, reward_dataset
 from cbm.discovery.decide import Verdicts, decide, open_cells
 from cbm.discovery.evidence import Pooled, pool
-from cbm.discovery.rows import some_rows
+from cbm.discovery.rows import affordable, some_rows
 from cbm.discovery.scales import on_even_scales
 from cbm.discovery.settings import FEW_TESTED, LAST_ACTION_WORTH, SURE, Settings
 from cbm.discovery.wraps import as_angles
@@ -47,6 +47,7 @@ class Problem:
     own: np.ndarray
     """(K,) the input that the target is a change of; -1: none."""
     bundle: np.ndarray | None = None
+    shown: np.ndarray | None = None
     found: list[list[Arrays]] | None = None
     """What was measured of each part, fold by fold."""
     asked: list[int] | None = None
@@ -130,7 +131,7 @@ def _screen(problems: list[Problem], runner: Runner, settings: Settings) -> None
             parts = runner.run([job], "screening", 0.5, 1.0, counted=False).get(job.key)
         if parts is not None:
             runner.share({f"{problem.name}.{key}": value for key, value in parts.items()})
-            problem.bundle = parts["bundle"]
+            problem.bundle, problem.shown = parts["bundle"], parts["shown"]
 
 
 def _screen_job(problem: Problem) -> Job:
@@ -167,8 +168,11 @@ def _retest(problems: list[Problem], runner: Runner, settings: Settings) -> None
                 chosen: dict[str, Any] = {
                     name: problem.found[p][0][name].tolist() for name in ("candidates", "structure")
                 }
+                tested = problem.found[p][0]["tested"]
                 chosen |= {"pairs": settings.differences, "value": bool(problem.found[p][0]["value"])}
-                jobs += [_job(problem, p, f, cells=asked, **chosen) for f in range(1, settings.folds)]
+                chosen |= {"cells": [j for j in asked if tested[j] == 2]}
+                chosen |= {"exceptional": [j for j in asked if tested[j] == 4]}
+                jobs += [_job(problem, p, f, **chosen) for f in range(1, settings.folds)]
     # Which cells are open depends on all targets: with some of them missing, another call would ask something else.
     if all(parts for problem in problems for parts in problem.found or []):
         _collect(problems, runner.run(jobs, "measuring again", 0.0, 1.0))
@@ -185,7 +189,7 @@ def _asked_of(problem: Problem, part: int, cells: list[list[int]]) -> list[int] 
     first = problem.found[part][0]
     short = first["loss"][2] < FEW_TESTED
     wanted = {j for k in np.flatnonzero(problem.data.share[:, part]) for j in cells[k]}
-    asked = [int(j) for j in np.flatnonzero(first["tested"] == 2) if short or j in wanted]
+    asked = [int(j) for j in np.flatnonzero(np.isin(first["tested"], (2, 4))) if short or j in wanted]
     return asked if asked or short else None
 
 
@@ -209,7 +213,8 @@ def verdicts(problem: Problem, names: list[str], settings: Settings) -> Verdicts
     bundle = problem.bundle if problem.bundle is not None else np.full(problem.data.inputs, -1)
     data, pooled = problem.data, problem.pooled()
     redundant = {int(j): int(mate) for j, mate in zip(problem.own, pooled.follows) if j >= 0 and mate >= 0}
-    return decide(pooled, bundle[: data.inputs], names, settings, data.variation(), redundant)
+    shown = None if problem.shown is None else problem.shown[: data.inputs]
+    return decide(pooled, bundle[: data.inputs], names, settings, data.variation(), redundant, shown)
 
 
 @contextmanager
@@ -227,7 +232,7 @@ def build_problems(
     data: Transitions, settings: Settings, seed: int, last: np.ndarray | None
 ) -> tuple[list[Problem], Plan]:
     """Dynamics, and the rewards of the log if it has any; `last` (T, a) is the action before each, where known."""
-    rows = some_rows(data.runs(), settings.most_rows, seed)
+    rows = some_rows(data.runs(), affordable(data, settings), seed)
     if len(rows) < len(data):
         data, last = data.select(rows), None if last is None else last[rows]
     data = as_angles(data)

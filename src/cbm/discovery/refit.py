@@ -21,7 +21,6 @@ from cbm.discovery.settings import (
     BOOST_ROUNDS,
     CAREFUL,
     CHOOSING,
-    FEW_OUTSIDE,
     FLOOR,
     MOST_POWERS,
     RIDGE_ROWS,
@@ -30,26 +29,8 @@ from cbm.discovery.settings import (
     TAME,
     WORTH_TRYING,
 )
+from cbm.discovery.split import Rows
 from cbm.discovery.trees import Trees, gains_of
-
-
-@dataclass(frozen=True)
-class Rows:
-    """One split, as indices."""
-
-    fit: np.ndarray
-    kept: np.ndarray
-    test: np.ndarray
-
-    def inside(self, x: np.ndarray) -> Rows:
-        """Without the few new rows outside the range that models are fitted to: how a curve goes on there is nobody's
-        finding, and one such row can outweigh all others. Where there are many, as with a slow drift, all stay."""
-        low, high = x[self.fit].min(0), x[self.fit].max(0)
-        parts = [self.fit]
-        for new in (self.kept, self.test):
-            within = ((x[new] >= low) & (x[new] <= high)).all(1)
-            parts.append(new[within] if within.mean() >= 1 - FEW_OUTSIDE else new)
-        return Rows(*parts)
 
 
 @dataclass(frozen=True)
@@ -57,7 +38,8 @@ class Structure:
     """What was chosen with all candidates in view, and holds for every refit."""
 
     order: int = 0
-    """0: no closed form. 1: sums of functions of one input. 2: and of products of two. 3: and of powers of all."""
+    """0: no closed form. 1: sums of functions of one input. 2: and of products of two. 3: and of three. 4: and of
+    powers of all."""
     ridge: float = 1e-8
     rounds: int = 0
     """Of boosting, on what the closed form leaves over."""
@@ -222,10 +204,17 @@ class Refits:
         """
         x, fit = self.columns, self.fit[some]
         within = ((x[self.test] >= x[fit].min(0)) & (x[self.test] <= x[fit].max(0))).all(1)
-        rows = Rows(fit, self.kept, self.test[within])
+        return self.full[within], self._on(Rows(fit, self.kept, self.test[within])).full
+
+    def left_by(self, some: np.ndarray) -> np.ndarray:
+        """What models fitted to `some` of the rows (booleans over those fitted to) leave over of the others."""
+        other = self._on(Rows(self.fit[some], self.kept, self.fit[~some]))
+        return np.asarray(other.residual[other.test, 0])
+
+    def _on(self, rows: Rows) -> Refits:
+        """Models of the same structure on other rows."""
         candidates = [int(j) for j in np.unique(self.owner)]
-        other = Refits(x, self.owner, self.y, candidates, rows, self.structure, False, self.before, False)
-        return self.full[within], other.full
+        return Refits(self.columns, self.owner, self.y, candidates, rows, self.structure, False, self.before, False)
 
     def of_value(self, own: int) -> Refits:
         """Models of what comes out, not of its change, without the variable that it is a change of."""
@@ -291,7 +280,7 @@ class Refits:
         x, y = self.columns[every], self.y[every] - self.mean
         found, best = Structure(), float((y[len(fit) :] ** 2).mean()) + FLOOR
         left, tried = y, dict[int, np.ndarray]()
-        for order in (1, 2, 3):
+        for order in (1, 2, 3, 4):
             if order > 1:
                 more = self.basis.features(x[: len(fit)], order, most)[0][:, len(self.basis.singles()) :]
                 if not more.shape[1] or clearest(more, left[: len(fit)]) < WORTH_TRYING:

@@ -19,10 +19,15 @@ from cbm.discovery.settings import (
     MOST_POWERS,
     MOST_PRODUCTS,
     MOST_SINGLES,
+    MOST_TRIPLES,
     POWER_REACH,
     ROWS_PER_SINGLE,
     TAIL,
 )
+
+Terms = list[tuple[np.ndarray, np.ndarray]]
+"""Features as two factors each."""
+Owners = list[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -50,15 +55,19 @@ class Basis:
         return np.cumsum([0, *sizes[:-1]])
 
     def features(self, x: np.ndarray, order: int = 1, most: int = MOST_POWERS) -> tuple[np.ndarray, np.ndarray]:
-        """(T, F) functions of one column each, then products of two (order 2), or powers of all (order 3, where these
-        are at most `most`); and (F, W) the inputs they belong to."""
+        """(T, F) functions of one column each, then products of two (order 2), or of two and three (order 3, where
+        these are few), or powers of all (order 4, where these are at most `most`); and (F, W) the inputs they belong
+        to."""
         blocks = self.singles()
+        terms: Terms = []
+        more: Owners = []
         if order == 2:
             terms, more = self._products(x)
-        elif order == 3:
+        elif order == 3 and (triples := self._triples(x))[0]:
+            twos = self._products(x)
+            terms, more = twos[0] + triples[0], twos[1] + triples[1]
+        elif order == 4:
             terms, more = self._powers(x, most)
-        else:
-            terms, more = [], []
         result = np.empty((len(x), len(blocks) + len(terms)), order="F")  # filled and read column by column
         f = 0
         for c, knots in enumerate(self.knots):
@@ -77,20 +86,36 @@ class Basis:
     def _plain(self) -> list[int]:
         return [k for k, (a, b) in enumerate(self.owner) if a == b]
 
-    def _products(self, x: np.ndarray) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[tuple[int, ...]]]:
+    def _triples(self, x: np.ndarray) -> tuple[Terms, Owners]:
+        """Products of columns of three inputs, none where there are very many: a speed times the sine of an angle
+        between two says nothing of itself without all three."""
+        plain = self._plain()
+        chosen = [
+            (a, b, c)
+            for n, a in enumerate(plain)
+            for m, b in enumerate(plain[n + 1 :], n + 1)
+            for c in plain[m + 1 :]
+            if len({self.owner[a], self.owner[b], self.owner[c]}) == 3
+        ]
+        if len(chosen) > MOST_TRIPLES:
+            return [], []
+        terms: Terms = [(x[:, a] * x[:, b], x[:, c]) for a, b, c in chosen]
+        return terms, [tuple(self.owner[k][0] for k in three) for three in chosen]
+
+    def _products(self, x: np.ndarray) -> tuple[Terms, Owners]:
         """Products of functions of columns of two inputs, as factors, and those inputs."""
         plain = self._plain()
         pairs = [(a, b) for n, a in enumerate(plain) for b in plain[n + 1 :] if self.owner[a] != self.owner[b]]
         rich = 4 * len(pairs) <= MOST_PRODUCTS
         low = {k: self._low(x, k, rich) for k in plain}
-        terms: list[tuple[np.ndarray, np.ndarray]] = []
-        owners: list[tuple[int, ...]] = []
+        terms: Terms = []
+        owners: Owners = []
         for a, b in pairs:
             terms += [(u, v) for u in low[a] for v in low[b]]
             owners += [(self.owner[a][0], self.owner[b][0])] * (len(low[a]) * len(low[b]))
         return terms, owners
 
-    def _powers(self, x: np.ndarray, most: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[tuple[int, ...]]]:
+    def _powers(self, x: np.ndarray, most: int) -> tuple[Terms, Owners]:
         """Monomials of degree 2 and more, each as a factor times a monomial of one degree less.
 
         For smooth laws of few inputs, as simulators have them; outliers are cut off.

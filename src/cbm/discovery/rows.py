@@ -11,7 +11,7 @@ from cbm.data.mapped import MappedTransitions
 from cbm.data.runs import Runs, expanded
 from cbm.data.transitions import Transitions
 from cbm.discovery.last_action import action_numbers, last_actions
-from cbm.discovery.settings import CONTINUED, FEWEST_UNITS, Settings
+from cbm.discovery.settings import CONTINUED, FEWEST_UNITS, MOST_FITTED, MOST_NUMBERS, MOST_TESTED, Settings
 from cbm.errors import DataError
 
 _STREAM = 76  # of the seed's random numbers
@@ -55,11 +55,17 @@ def _rows_in_blocks(runs: Runs, unit: np.ndarray, most: int, seed: int) -> np.nd
     return np.sort(runs.start[order][run] + place - begin[run])
 
 
+def affordable(data: Transitions, settings: Settings) -> int:
+    """Rows to use of a log: as many as the settings say, or fewer of one with very many variables."""
+    columns = len(data.factors) + len(data.factors.action_names) + settings.shadows
+    return min(settings.most_rows, max(MOST_FITTED + MOST_TESTED, MOST_NUMBERS // columns))
+
+
 def draw(data: Transitions, settings: Settings, seed: int) -> tuple[Transitions, np.ndarray | None]:
     """The rows to measure on, in memory, and the action before each of them where it is used."""
     if not isinstance(data, MappedTransitions):
         data, last = last_actions(data, settings.last_action)
-        rows = some_rows(data.runs(), settings.most_rows, seed)
+        rows = some_rows(data.runs(), affordable(data, settings), seed)
         return (data, last) if len(rows) == len(data) else (data.select(rows), None if last is None else last[rows])
     return _drawn_from_map(data, settings, seed)
 
@@ -70,8 +76,8 @@ def _drawn_from_map(data: MappedTransitions, settings: Settings, seed: int) -> t
     if use == "on" and not count:
         raise DataError("no row continues another of its episode: the last action is not known for any of them")
     if use == "off" or count < (CONTINUED * len(data) if use == "auto" else 1):
-        return sample(data, settings.most_rows, seed), None
-    rows, before = data.places_of_continued(some_rows(continued, settings.most_rows, seed))
+        return sample(data, affordable(data, settings), seed), None
+    rows, before = data.places_of_continued(some_rows(continued, affordable(data, settings), seed))
     part = data.select(rows)
     return part, action_numbers(data.actions_at(before), data.factors)
 

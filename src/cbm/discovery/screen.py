@@ -38,7 +38,10 @@ class Additive:
     grouped: np.ndarray
     """(Q, J) the same for an input together with all that go with it."""
     bundle: np.ndarray
-    """(J,) inputs that hardly vary apart from each other share a number; -1 for all others."""
+    """(J,) variables that hardly vary apart from each other share a number, where exogenous inputs are known; -1 for
+    all others."""
+    shown: np.ndarray
+    """(J,) the exogenous input beside which a variable hardly varies; -1: none."""
     nats: np.ndarray
     """(Q, J) what a target loses without an input, given all others, in nats."""
     residual: np.ndarray
@@ -60,7 +63,8 @@ def additive(data: Dataset, rows: np.ndarray, bundle: np.ndarray | None = None) 
     fit = _Fit.of(data, basis, rows)
     wald = fit.excess(blocks)
     whole = bundle is None  # of all rows: what is reported may come from all of them
-    bundle = _bundles(data, rows, fit, blocks, basis.linear()) if bundle is None else bundle
+    view = _View.of(data, some)
+    bundle = _bundles(view, fit, blocks, basis.linear(), len(rows)) if bundle is None else bundle
     grouped = wald.copy()
     for b in range(int(bundle.max(initial=-1)) + 1):
         members = np.flatnonzero(bundle == b)
@@ -69,12 +73,12 @@ def additive(data: Dataset, rows: np.ndarray, bundle: np.ndarray | None = None) 
     use = (_Fit.of(data, basis, every).excess(blocks) if whole else wald) * np.sqrt([2 * len(own) for own in blocks])
     nats = 0.5 * np.log1p(np.clip(use, 0, None) / len(every))
     residual = fit.residual(data, basis)
-    repeats = _repeats(data, some)
+    repeats = view.closely(REPETITION) >= 0
     last = np.zeros((0, 2))
     if whole and data.inputs > data.action + 1:
         hidden = np.concatenate([blocks[j] for j in (*np.flatnonzero(repeats), data.action + 1)])
         last = _worth(residual, fit.without(hidden).residual(data, basis), np.setdiff1d(every, rows), data.cluster)
-    return Additive(wald, grouped, bundle, nats, residual, repeats, last)
+    return Additive(wald, grouped, bundle, view.closely(OWN_VARIATION), nats, residual, repeats, last)
 
 
 def _worth(residual: np.ndarray, without: np.ndarray, new: np.ndarray, cluster: np.ndarray) -> np.ndarray:
@@ -189,30 +193,76 @@ def _moments(
     return gram, moments, about + total / n, y_about + y_total / n, squares - y_total**2 / n
 
 
-def _bundles(
-    data: Dataset, rows: np.ndarray, fit: _Fit, blocks: list[np.ndarray], linear: np.ndarray
-) -> np.ndarray:  # fmt: skip
-    """(J,) which inputs hardly vary apart from each other: all but a small share of one is explained by the others.
+@dataclass(frozen=True)
+class _View:
+    """Variables as models see them: the exogenous inputs are always in view, and tell what they tell."""
+
+    data: Dataset
+    x: np.ndarray
+    """(rows, C) columns of the real inputs but the exogenous ones, minus linear functions of these."""
+    owner: np.ndarray
+    shown: np.ndarray
+    """(exogenous inputs, C) share of each column that such an input leaves unexplained."""
+    several: np.ndarray
+    """(C,) whether the input has other columns, too: those of an angle or of categories go together by nature."""
+    moving: np.ndarray
+    """(C,) whether it is the column of a variable, and ever varies: what is constant repeats nothing."""
+
+    @classmethod
+    def of(cls, data: Dataset, some: np.ndarray) -> _View:
+        real = np.flatnonzero(data.owner < data.exogenous)
+        x, owner = data.columns[np.ix_(some, real)], data.owner[real]
+        several = (owner[:, None] == owner).sum(1) > 1
+        left = [_beside(x, data.columns[np.ix_(some, data.owner == e)]) for e in range(data.exogenous, data.inputs)]
+        spread = np.maximum(x.var(0), 1e-12)
+        shown = np.array([part.var(0) / spread for part in left]).reshape(-1, x.shape[1])
+        given = data.columns[np.ix_(some, (data.owner >= data.exogenous) & (data.owner < data.inputs))]
+        moving = (x.std(0) > 0) & (owner < data.action)  # the action's columns may repeat each other
+        return cls(data, _beside(x, given), owner, np.where(several, 1.0, shown), several, moving)
+
+    def closely(self, share: float) -> np.ndarray:
+        """(J,) the exogenous input that leaves less than this share of a variable unexplained; -1: none does."""
+        result = np.full(int(self.data.owner.max()) + 1, -1)
+        if len(self.shown):
+            close = (self.shown.min(0) < share) & self.moving
+            result[self.owner[close]] = self.data.exogenous + self.shown.argmin(0)[close]
+        return result
+
+    def closest(self, c: int) -> int:
+        """The other input that goes with column c most, linearly."""
+        together = np.abs((self.x - self.x.mean(0)).T @ (self.x[:, c] - self.x[:, c].mean()))
+        together /= np.maximum(self.x.std(0), 1e-12)
+        together[self.owner == self.owner[c]] = -1.0
+        return int(self.owner[together.argmax()])
+
+
+def _bundles(view: _View, fit: _Fit, blocks: list[np.ndarray], linear: np.ndarray, rows: int) -> np.ndarray:
+    """(J,) which inputs hardly vary apart from each other: all but a small share of one is explained by the others,
+    of what the exogenous ones have left of it.
 
     Such a variable joins the input that explains most of it. One that never varies goes with nothing.
     """
-    some, real = rows[:: max(1, len(rows) // 20_000)], np.flatnonzero(data.owner < data.inputs)
-    x, owner = data.columns[np.ix_(some, real)], data.owner[real]
-    several = (owner[:, None] == owner).sum(1) > 1
-    alone = np.minimum(np.where(several, 1.0, _own_share(x)), fit.own_share(blocks, linear, len(rows))[owner])
-    shown = np.where(several, 1.0, _shown_by(x, owner, data.exogenous))
+    data, owner = view.data, view.owner
+    unshown = view.shown.min(0, initial=1.0)
+    alone = np.where(view.several, 1.0, _own_share(view.x))
+    alone = np.minimum(alone, fit.own_share(blocks, linear, rows)[owner] / np.maximum(unshown, REPETITION))
+    alone[unshown < REPETITION] = 1.0  # what merely repeats one is no candidate
     bundle = np.full(int(data.owner.max()) + 1, -1)
     links = np.arange(len(bundle))
-    for c in np.flatnonzero(np.minimum(alone, shown.min(0, initial=1.0)) < OWN_VARIATION):
-        if owner[c] >= data.action or not x[:, c].std() > 0:
-            continue  # the action's columns may repeat each other, and what is constant repeats nothing
-        partner = fit.closest(int(owner[c]), blocks[: data.inputs])
-        if len(shown) and shown[:, c].min() < OWN_VARIATION:
-            partner = data.exogenous + int(shown[:, c].argmin())
+    for c in np.flatnonzero((alone < OWN_VARIATION) & view.moving):
+        partner = view.closest(int(c)) if len(view.shown) else fit.closest(int(owner[c]), blocks[: data.inputs])
         links[links == links[owner[c]]] = links[partner]
     for number, root in enumerate(r for r in np.unique(links) if (links == r).sum() > 1):
         bundle[links == root] = number
     return bundle
+
+
+def _beside(x: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """Columns without what linear functions of others tell of them."""
+    if not given.shape[1]:
+        return x
+    design = np.column_stack([given, np.ones(len(x))])
+    return np.asarray(x - design @ np.linalg.lstsq(design, x, rcond=None)[0])
 
 
 def _own_share(x: np.ndarray) -> np.ndarray:
@@ -220,31 +270,11 @@ def _own_share(x: np.ndarray) -> np.ndarray:
 
     One over the diagonal of the inverse correlation matrix.
     """
-    correlation = np.corrcoef(x, rowvar=False) if (x.std(0) > 0).all() else np.cov(x, rowvar=False)
+    spread = x.std(0)
+    z = (x - x.mean(0)) / np.where(spread > 0, spread, 1.0)
+    correlation = z.T @ z / len(z)
     matrix = correlation + RIDGE * np.eye(x.shape[1])
     return np.asarray(1 / np.maximum(solve_positive(matrix, np.eye(len(matrix))).diagonal(), 1.0))
-
-
-def _shown_by(x: np.ndarray, owner: np.ndarray, first: int) -> np.ndarray:
-    """(inputs from `first` on, C) share of each column that a linear function of such an input leaves unexplained."""
-    result = []
-    for exogenous in range(first, int(owner.max()) + 1):
-        design = np.column_stack([x[:, owner == exogenous], np.ones(len(x))])
-        left = x - design @ np.linalg.lstsq(design, x, rcond=None)[0]
-        result.append(left.var(0) / np.maximum(x.var(0), 1e-12))
-    return np.array(result).reshape(-1, x.shape[1])
-
-
-def _repeats(data: Dataset, some: np.ndarray) -> np.ndarray:
-    """(J,) variables of one column that are linear functions of an exogenous input: beside it they tell nothing."""
-    real = np.flatnonzero(data.owner < data.inputs)
-    x, owner = data.columns[np.ix_(some, real)], data.owner[real]
-    moving = x.std(0) > 0
-    result = np.zeros(int(data.owner.max()) + 1, bool)
-    shown = _shown_by(x, owner, data.exogenous).min(0, initial=1.0)
-    for c in np.flatnonzero((shown < REPETITION) & moving & (owner < data.action)):
-        result[owner[c]] = (owner == owner[c]).sum() == 1
-    return result
 
 
 def product_scores(x: np.ndarray, owner: np.ndarray, residual: np.ndarray, count: int) -> np.ndarray:

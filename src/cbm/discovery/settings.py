@@ -55,8 +55,8 @@ class Settings:
     """Whether models of the dynamics see the action before, too. auto: where most rows continue another one."""
     folds: int = 3
     """Parts into which episodes are divided; each is tested by models fitted to the others."""
-    most_rows: int = 60_000
-    """Rows that refits use, in whole episodes. More: weaker effects are seen, in more time and memory."""
+    most_rows: int = 240_000
+    """Rows of a log that are used, in whole episodes. More: weaker effects are seen, in more time and memory."""
     kept_one_in: int = 6
     """Of the episodes that models are fitted to, one in so many is kept out to choose between models."""
     false_discovery_rate: float = 0.01
@@ -169,6 +169,10 @@ CONTINUED = 0.8  # share of the rows that must continue another, for the last ac
 ROWS_PER_COLUMN = 10  # of the action, from which on repetitions are told: with fewer, anything can be fitted
 LAST_ACTION_WORTH = 0.1  # nats that the action before must be worth to some target, given the state
 
+MOST_FITTED = 40_000  # rows that one model is fitted to and chosen on. More: finer models, slower
+MOST_TESTED = 20_000  # rows that one model is tested on, where each of them has hundreds of features; trees need none
+MOST_NUMBERS = 24_000_000  # rows times columns that are held, beyond what is fitted to and tested on at least
+
 # The look at all inputs
 MOST_FEATURES = 4000  # of the closed form; wider logs get fewer hinges per column. More: slower, with the cube
 RIDGE = 1e-8  # of a feature's variance: enough to invert what repeats itself
@@ -189,6 +193,7 @@ COPY = 1e-6  # share that may be left unexplained by a variable that merely repe
 HINGES = 7  # per column in the look at all inputs, and at least in refits. More: finer bends, slower
 TAIL = 0.001  # share of the rows beyond the outermost of evenly spaced hinges, on either side
 MOST_PRODUCTS = 480  # features of order two; beyond it, only plain products
+MOST_TRIPLES = 220  # products of three, of which there are none beyond it
 MOST_POWERS = 500  # monomials
 POWER_REACH = 8.0  # deviations of a column at which its powers are cut off
 CONSTANT = 1e-12  # variance, in units of the column's, below which a feature says nothing
@@ -240,6 +245,8 @@ UNFITTED_SHARE = 0.25  # ... and the share of them that an input which merely go
 NOISY = 1e-4  # of a target's variance: less is no noise either ...
 MISFIT = 0.2  # ... and there, nats that such an input may be worth
 MOST_MISFIT = 0.4  # the most that it may be worth anywhere: true causes of such laws are worth several nats
+EXCEPTIONAL = 6.0  # usual deviations from which on a row is an exception to a law ...
+MOST_EXCEPTIONS = 0.25  # ... and the share of the rows up to which they are
 SHOWN = 3.0  # times a shadow's gain, for causes of a target's spread
 
 # Verdicts
@@ -255,6 +262,7 @@ FEW_TESTED = (
 )
 RARE = 30  # rows in which something must change for its absence of effects to count
 DOMINANT = 3.0  # times the effect of an input: a mate in its bundle with a larger one casts doubt on it
+HIDDEN = 5.0  # errors of a typical cell: what may have a larger effect than that is looked at on other folds, too
 ASKED = 0.5  # errors above zero on the first fold, from which on the other folds are asked
 LITTLE_MISFIT = 30.0  # times less than what models do not fit: as little is ruled out together with it
 DOUBTFUL = 1.3  # errors above zero from which on a cell that all folds do not settle is undecided

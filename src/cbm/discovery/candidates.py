@@ -1,0 +1,136 @@
+"""The candidates of a part: what stands out in a look at all inputs, without what no model has a use for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cbm.discovery.evidence import nats_lost
+from cbm.discovery.part import Part
+from cbm.discovery.refit import Refits, Structure
+from cbm.discovery.screen import product_scores, tree_gains
+from cbm.discovery.settings import (
+    CONTROLS,
+    FEW_CANDIDATES,
+    FLOOR,
+    FOUND,
+    MOST_CANDIDATES,
+    MOST_TESTED,
+    NEGLIGIBLE,
+    PAIRED,
+    PRUNED_ROWS,
+    SIGNIFICANT,
+    TINY,
+)
+from cbm.discovery.split import rows_of
+from cbm.discovery.trees import Trees
+
+seen: dict[str, Any] = {}
+"""Trees over all inputs in view, binned once for all parts of the problem just loaded that see the same."""
+
+
+class Candidates(Part):
+    """A part on the way from all inputs to those that are worth a test each."""
+
+    def scores(self) -> tuple[np.ndarray, Trees]:
+        """(J,) how far each input stands out in the first looks, candidates above 1; and the trees that looked."""
+        self._look()
+        trees = self._binned()
+        gains = self._first_gains(trees)
+        score = np.maximum(self.wald / SIGNIFICANT, self._padded(gains) / FOUND)
+        return np.maximum(score, self._pairs() / PAIRED), trees
+
+    def _binned(self) -> Trees:
+        pairs = self.owner[self.owner[:, 0] != self.owner[:, 1]]
+        if self.asks:  # a question that no other part shares
+            return Trees(self.x, self.owner, self.rows.fit, self.rows.kept)
+        key = (self.fold, self.within, tuple(self.seen), (self.part, self.value) if len(pairs) else None)
+        if seen.get("key") != key:
+            seen.update(key=key, trees=Trees(self.x, self.owner, self.rows.fit, self.rows.kept))
+        trees: Trees = seen["trees"]
+        return trees
+
+    def _pairs(self) -> np.ndarray:
+        """(J,) how clearly products of an input with others show in what the closed form leaves over."""
+        plain = np.flatnonzero((self.owner[:, 0] == self.owner[:, 1]) & (self.owner[:, 0] < self.data.inputs))
+        x = self.x[np.ix_(self.rows.fit, plain)]
+        return product_scores(x, self.owner[plain, 0], self.residual[self.rows.fit], len(self.wald))
+
+    def _first_gains(self, trees: Trees) -> np.ndarray:
+        """What trees find in what the closed form leaves over, unless that is rounding."""
+        if (self.residual[self.rows.fit] ** 2).sum(1).mean() < FLOOR:
+            return np.zeros(len(self.wald))
+        return tree_gains(trees, self.data.inputs, self.residual)[0]
+
+    def _padded(self, gains: np.ndarray) -> np.ndarray:
+        return np.pad(gains, (0, len(self.wald) - len(gains)))
+
+    def _chosen(self, score: np.ndarray) -> list[int]:
+        """The most promising inputs, those that hardly vary apart from them, and what always belongs there."""
+        inputs = self.data.inputs
+        order = np.argsort(-score[:inputs], kind="stable")
+        chosen = [int(j) for j in order if score[j] > 1 and not self.shows_action[j]][:MOST_CANDIDATES]
+        return list(dict.fromkeys([*chosen, *self._mates(chosen), *self.always]))
+
+    def _prune(self, refits: Refits, score: np.ndarray) -> Refits:
+        """Without what no model uses; without the weaker half of the rest, or quarter, as long as new episodes are
+        predicted as well."""
+        if len(self.candidates) > FEW_CANDIDATES and (unused := self._unused(refits)):
+            self.candidates = [j for j in self.candidates if j not in unused]
+            refits = self._refits(self.y)
+        share = 2 if len(self.rows.fit) >= PRUNED_ROWS else 8
+        dropped, usual = set[int](), refits.full
+        while len(self.candidates) - len(dropped) > FEW_CANDIDATES and share <= 4:
+            order = sorted((j for j in self.candidates if j not in dropped), key=lambda j: score[j])
+            weakest = [j for j in order if j not in self.always][: len(order) // share]
+            weak = self._whole(dropped | set(weakest))
+            without = refits.without(weak)
+            delta, stderr = self._nats(refits, usual, without)
+            if weak > dropped and delta < max(stderr, NEGLIGIBLE):
+                dropped, usual = weak, without
+            else:
+                share *= 2
+        if not dropped:
+            return refits
+        self.candidates = [j for j in self.candidates if j not in dropped]
+        return self._refits(self.y)
+
+    def _unused(self, refits: Refits) -> set[int]:
+        """Candidates that neither the closed form nor trees use more than shadows."""
+        if refits.gains is None:
+            return set()
+        usual = max(refits.gains[s] for s in self.shadows[:CONTROLS])
+        bound = max(FOUND * usual, TINY * refits.gains.sum())
+        shown = refits.structure.order > 0  # in the closed form, where there is one
+        weak = {j for j in self.candidates if refits.gains[j] <= bound and not (shown and self.wald[j] > SIGNIFICANT)}
+        return self._whole(weak - set(self.always))
+
+    def _whole(self, weak: set[int]) -> set[int]:
+        """Those that may go: inputs that hardly vary apart go together, or stay."""
+        staying = {self.bundle[j] for j in self.candidates if j not in weak} - {-1}
+        return {j for j in weak if self.bundle[j] not in staying}
+
+    def _refits(self, y: np.ndarray, structure: Structure | None = None) -> Refits:
+        inputs = self.candidates + self.shadows[:CONTROLS]
+        trees_only = self.structure.order == 0 and self.structure.rounds > 0  # as with more candidates
+        refits = Refits(self.x, self.owner, y, inputs, self.rows, structure, trees_only, self.before)
+        self.structure = refits.structure
+        return refits
+
+    def _on_all_rows(self, refits: Refits) -> Refits:
+        """Tested on every row of the fold, where the model is trees alone: laws that they follow show their causes in
+        few rows, and no row has features to be held."""
+        rows = rows_of(self.data, self.fold, self.part, len(self.data.y))
+        if refits.structure.order or len(rows.test) <= MOST_TESTED:
+            return refits
+        self._use_rows(rows)
+        return self._refits(self.y, refits.structure)
+
+    def _left_over(self, refits: Refits) -> np.ndarray:
+        left = np.zeros_like(self.y)
+        left[np.concatenate([self.rows.fit, self.rows.kept, self.rows.test])] = refits.residual
+        return left
+
+    def _nats(self, refits: Refits, full: np.ndarray, without: np.ndarray) -> tuple[float, float]:
+        return nats_lost(full, without, self.cluster, refits.structure.tails)

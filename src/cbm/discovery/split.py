@@ -1,0 +1,44 @@
+"""One split of a part's rows: those that models are fitted to, kept-out ones that choose among them, and new ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cbm.discovery.dataset import Dataset
+from cbm.discovery.settings import FEW_OUTSIDE, MOST_FITTED, MOST_TESTED
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One split, as indices."""
+
+    fit: np.ndarray
+    kept: np.ndarray
+    test: np.ndarray
+
+    def inside(self, x: np.ndarray) -> Rows:
+        """Without the few new rows outside the range that models are fitted to: how a curve goes on there is nobody's
+        finding, and one such row can outweigh all others. Where there are many, as with a slow drift, all stay."""
+        low, high = x[self.fit].min(0), x[self.fit].max(0)
+        parts = [self.fit]
+        for new in (self.kept, self.test):
+            within = ((x[new] >= low) & (x[new] <= high)).all(1)
+            parts.append(new[within] if within.mean() >= 1 - FEW_OUTSIDE else new)
+        return Rows(*parts)
+
+
+def rows_of(data: Dataset, fold: int, part: int, tested: int = MOST_TESTED) -> Rows:
+    """The rows that a part speaks of, on one fold: at most so many to learn from, and so many to test on."""
+    mine, test = data.rows_of(part), data.fold == fold
+    learnt = _some(np.flatnonzero(mine & ~test), data.rank, MOST_FITTED)
+    kept = data.kept[learnt]
+    return Rows(learnt[~kept], learnt[kept], _some(np.flatnonzero(mine & test), data.rank, tested))
+
+
+def _some(rows: np.ndarray, rank: np.ndarray, most: int) -> np.ndarray:
+    """About as many of some rows, in whole episodes: the first ones in the order of `rank`."""
+    if len(rows) <= most:
+        return rows
+    return np.asarray(rows[rank[rows] <= np.sort(rank[rows])[most - 1]])
