@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cbm.discovery.exceptions import exceptions, question_of
+from cbm.discovery.exceptions import exceptions
 from cbm.discovery.refit import Refits
 from cbm.discovery.split import Rows
 

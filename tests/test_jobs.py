@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -301,7 +302,9 @@ def start_script(folder: Path, seconds: float) -> subprocess.Popen[str]:
     (folder / "cbm.py").write_text("raise SystemExit('not the module that was meant')")
     command = [sys.executable, "-P", "script.py", str(seconds)]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True)
+    # Tests that run in the background ignore Ctrl-C, and so would the script.
+    listen = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, preexec_fn=listen)
 
 
 def test_a_script_without_a_main_guard(tmp_path: Path) -> None:
