@@ -199,9 +199,7 @@ def _decide_bundles(
                 verdict[k, j], reason[k, j] = "undecided", f"hardly varies by itself: goes with {names[mate]}"
 
 
-def _guess_in_bundles(
-    guess: np.ndarray, verdict: np.ndarray, pooled: Pooled, bundle: np.ndarray, bar: float
-) -> None:
+def _guess_in_bundles(guess: np.ndarray, verdict: np.ndarray, pooled: Pooled, bundle: np.ndarray, bar: float) -> None:
     """A target that needs a bundle needs one of its members: if none is guessed, the one that shows most clearly."""
     for b in range(int(bundle.max(initial=-1)) + 1):
         members = np.flatnonzero(bundle == b)
