@@ -242,10 +242,10 @@ def test_what_an_input_has_of_its_own(driver: int) -> None:
     columns = np.concatenate([sensors, rng.normal(size=(ROWS, 2))], 1)
     refits = _refits(columns, np.sin(2 * columns[:, driver]) + 0.1 * rng.normal(size=ROWS))
     cluster = np.arange(len(refits.test)) // 20
-    nats = {j: nats_lost(*refits.apart(j, cluster), cluster) for j in (0, 1)}
+    nats = {j: nats_lost(*refits.with_own_variation(j, cluster), cluster) for j in (0, 1)}
     delta, stderr = nats[driver]
     assert delta > 6 * stderr
     delta, stderr = nats[1 - driver]
     assert delta < 3 * stderr
-    full, without = refits.apart(driver, np.zeros(len(refits.test), int))  # one episode: no half to test the other
+    full, without = refits.with_own_variation(driver, np.zeros(len(refits.test), int))  # one episode: no half to test the other
     assert np.array_equal(full, without)

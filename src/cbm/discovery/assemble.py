@@ -24,9 +24,9 @@ def assemble(
     settings: Settings,
     seconds: float,
 ) -> CausalGraph:
-    """`index` (K,) is the variable of each target; `moving` and `memory` (d,) what is known without a model.
+    """`index` (K,) is the variable of each target; `moving` and `memory` (d,) are what is known without a model.
 
-    An input after the action is the action before it: an effect of either is an effect of the action.
+    An input after the action is the previous action: an effect of either counts as an effect of the action.
     """
     d = len(factors)
     smallest = settings.smallest_effect if settings.rule == "calibrated" else settings.epsilon
@@ -57,7 +57,7 @@ def assemble(
 
 
 def _last_action(found: Verdicts, d: int) -> np.ndarray:
-    """(K, d + 1) the cells in which the action before the current one has the clearer effect: of the action only."""
+    """(K, d + 1) booleans: where only the previous action has an edge; true in the action's column only."""
     where = np.zeros((len(found.cmi), d + 1), bool)
     if found.cmi.shape[1] > d + 1:
         where[:, d] = (found.verdict[:, d + 1] == "edge") & (found.verdict[:, d] != "edge")
@@ -65,9 +65,10 @@ def _last_action(found: Verdicts, d: int) -> np.ndarray:
 
 
 def _set_memory(cells: dict[str, np.ndarray], moving: np.ndarray, memory: np.ndarray, certain: float) -> None:
-    """Self-edges known without a model: variables that never change, or that are what they were plus something.
+    """Self-edges known without a model: of variables that never change, or that are their previous value plus
+    something.
 
-    `certain` is the CMI written for the former: the most that the grid of candidates can express.
+    `certain` is the CMI recorded for the former: the largest that the grid of candidates can express.
     """
     for i in range(len(moving)):
         if not moving[i] or memory[i] > 0:
@@ -77,7 +78,7 @@ def _set_memory(cells: dict[str, np.ndarray], moving: np.ndarray, memory: np.nda
 
 
 def reward_graphs(factors: Factors, names: list[str], found: Verdicts, action: bool) -> dict[str, RewardGraph]:
-    """`action`: whether the action was an input beside the variables, so that its effect can be told."""
+    """`action`: whether the action was an input beside the variables, so that its effect can be reported."""
     graphs, d = {}, len(factors)
     for k, name in enumerate(names):
         extra: dict[str, object] = {}

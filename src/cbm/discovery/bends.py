@@ -1,6 +1,6 @@
-"""A closed form with bends of what its linear part predicts: a motor that can do no more, a tank that is full.
+"""A closed form with hinges on its linear prediction: a motor at its limit, a tank that is full.
 
-What is cut off at a limit is a function of a sum, and no sum of functions.
+An outcome that is cut off at a limit is a function of a sum, and not a sum of functions of single inputs.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from cbm.discovery.settings import BENDS, RIDGES
 
 
 class Bent:
-    """Bends of the predicted change and, where the target is a change, of what comes out."""
+    """Hinges on the predicted change and, if the target is a change, on the resulting value."""
 
     def __init__(
         self, features: np.ndarray, gram: Gram, moments: np.ndarray, keep: np.ndarray, linear: np.ndarray,
         before: np.ndarray | None,
     ):  # fmt: skip
-        """`keep` are the features in use, and `linear` those of them that are columns themselves."""
+        """`keep` are the features in use, and `linear` those among them that are columns themselves."""
         self.features, self.gram, self.moments, self.keep, n = features, gram, moments, keep, gram.rows
         weights = gram.solve(moments, linear, RIDGES[0])
         change = (features[:, linear] @ weights[linear]) - gram.mean[linear] @ weights[linear]
@@ -29,7 +29,8 @@ class Bent:
         self.bends = np.delete(basis.features(x)[0], basis.linear(), 1)
 
     def predictions(self, y: np.ndarray, ridge: float, rows: slice) -> np.ndarray:
-        """(T, 1) of some rows, about the mean; `y` (n, 1) centred target of the fitted rows."""
+        """(T, 1) predictions for some rows, relative to the mean; `y` (n, 1) is the centred target of the training
+        rows."""
         n, split = self.gram.rows, len(self.moments)
         gram = self.gram.joined(self.features[:n], self.bends[:n])
         moments = np.concatenate([self.moments, self.bends[:n].T @ y])

@@ -1,8 +1,8 @@
-"""Discovery on resampled episodes: which edges and minimal states would come out of another log of the same system.
+"""Discovery on resampled episodes: which edges and minimal states another log of the same system would give.
 
-Each replicate is one job. It draws as many episodes as there are, with repetition, and runs the whole of discovery on
-them. Copies of an episode keep its number, so that they are always fitted or tested together, never one against the
-other.
+Each replicate is one job. It draws as many episodes as the log has, with replacement, and runs the whole of discovery
+on them. Copies of an episode keep its number, so that they are always in the same fold, never fitted in one and tested
+in another.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from cbm.discovery.pipeline import Runner
 
 Arrays = dict[str, np.ndarray]
-_STREAM = 77  # of the seed's random numbers: not those that draw rows or folds
+_STREAM = 77  # stream of random numbers derived from the seed; rows and folds have others
 
 
 def resampled_rows(episode: np.ndarray, seed: int, replicate: int) -> np.ndarray:
-    """Rows of as many episodes (or blocks, where these are few) as there are, drawn with repetition."""
+    """Rows of as many episodes as there are (or blocks, if episodes are few), drawn with replacement."""
     unit = units(episode)
     rows = [np.flatnonzero(unit == k) for k in range(int(unit.max()) + 1)]
     drawn = np.random.default_rng([seed, _STREAM, replicate]).integers(len(rows), size=len(rows))
@@ -39,7 +39,7 @@ def resampled_rows(episode: np.ndarray, seed: int, replicate: int) -> np.ndarray
 
 
 def share(folder: Path, data: Transitions, settings: Settings, seed: int) -> Path:
-    """Write what the replicates read: the rows that discovery uses, and no more."""
+    """Write what the replicates read: only the rows that discovery uses."""
     part = sample(data, affordable(data, settings), seed)
     log = {name: array for name, array in part.to_arrays().items() if not name.startswith("truth")}
     arrays = {f"log-{k}": array for k, array in enumerate(log.values())}  # rewards may have names that no file can have
@@ -57,7 +57,7 @@ def jobs_of(replicates: int, seed: int, knowledge: Knowledge | None) -> list[Job
 
 
 def bootstrap_job(shared: Shared, replicate: int, seed: int, knowledge: Any) -> Arrays:
-    """Edges, and for each reward what it certainly and possibly needs, on one resampled log."""
+    """Edges, and the certain and possible variables of each reward's minimal state, on one resampled log."""
     from cbm.discovery.discover import discover
 
     about = json.loads(str(shared["about"]))
@@ -86,7 +86,7 @@ def add_bootstrap(
     runner: Runner,
     replicates: int,
 ) -> CausalGraph:
-    """The graph with the shares of the replicates that were finished before the ceiling."""
+    """The graph with shares over the replicates that finished before the ceiling."""
     share(runner.folder, data, settings, seed)
     found = runner.run(jobs_of(replicates, seed, knowledge), "bootstrap", 0.0, 1.0, counted=False)
     return replace(graph, bootstrap=summarise(list(found.values()))) if found else graph

@@ -1,4 +1,4 @@
-"""The candidates of a part: what stands out in a look at all inputs, without what no model has a use for."""
+"""The candidates of a part: the inputs that stand out when all are screened, without those that no model uses."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from cbm.discovery.split import rows_of
 from cbm.discovery.trees import Trees
 
 seen: dict[str, Any] = {}
-"""Trees over all inputs in view, binned once for all parts of the problem just loaded that see the same."""
+"""Trees over all inputs in view, binned once for all parts of the loaded problem that see the same inputs."""
 
 
 class Candidates(Part):
-    """A part on the way from all inputs to those that are worth a test each."""
+    """A part on the way from all inputs to the few that are worth a test each."""
 
     def scores(self) -> tuple[np.ndarray, Trees]:
-        """(J,) how far each input stands out in the first looks, candidates above 1; and the trees that looked."""
+        """(J,) how far each input stands out in the screens, candidates above 1; and the trees used for them."""
         self._look()
         trees = self._binned()
         gains = self._first_gains(trees)
@@ -43,7 +43,7 @@ class Candidates(Part):
 
     def _binned(self) -> Trees:
         pairs = self.owner[self.owner[:, 0] != self.owner[:, 1]]
-        if self.asks:  # a question that no other part shares
+        if self.about_exceptions:  # no other part has this target
             return Trees(self.x, self.owner, self.rows.fit, self.rows.kept)
         key = (self.fold, self.within, tuple(self.seen), (self.part, self.value) if len(pairs) else None)
         if seen.get("key") != key:
@@ -52,13 +52,13 @@ class Candidates(Part):
         return trees
 
     def _pairs(self) -> np.ndarray:
-        """(J,) how clearly products of an input with others show in what the closed form leaves over."""
+        """(J,) z-score of the clearest product of each input with another, in the residual of the closed form."""
         plain = np.flatnonzero((self.owner[:, 0] == self.owner[:, 1]) & (self.owner[:, 0] < self.data.inputs))
         x = self.x[np.ix_(self.rows.fit, plain)]
         return product_scores(x, self.owner[plain, 0], self.residual[self.rows.fit], len(self.wald))
 
     def _first_gains(self, trees: Trees) -> np.ndarray:
-        """What trees find in what the closed form leaves over, unless that is rounding."""
+        """(J,) gain of each input in trees on the residual of the closed form; zero if that residual is rounding."""
         if (self.residual[self.rows.fit] ** 2).sum(1).mean() < FLOOR:
             return np.zeros(len(self.wald))
         return tree_gains(trees, self.data.inputs, self.residual)[0]
@@ -67,14 +67,15 @@ class Candidates(Part):
         return np.pad(gains, (0, len(self.wald) - len(gains)))
 
     def _chosen(self, score: np.ndarray) -> list[int]:
-        """The most promising inputs, those that hardly vary apart from them, and what always belongs there."""
+        """The most promising inputs, those that hardly vary independently of them, and those that are always in
+        view."""
         inputs = self.data.inputs
         order = np.argsort(-score[:inputs], kind="stable")
         chosen = [int(j) for j in order if score[j] > 1 and not self.shows_action[j]][:MOST_CANDIDATES]
         return list(dict.fromkeys([*chosen, *self._mates(chosen), *self.always]))
 
     def _prune(self, refits: Refits, score: np.ndarray) -> Refits:
-        """Without what no model uses; without the weaker half of the rest, or quarter, as long as new episodes are
+        """Drop what no model uses; then the weaker half of the rest, or a quarter, as long as held-out episodes are
         predicted as well."""
         if len(self.candidates) > FEW_CANDIDATES and (unused := self._unused(refits)):
             self.candidates = [j for j in self.candidates if j not in unused]
@@ -97,30 +98,30 @@ class Candidates(Part):
         return self._refits(self.y)
 
     def _unused(self, refits: Refits) -> set[int]:
-        """Candidates that neither the closed form nor trees use more than shadows."""
+        """Candidates that neither the closed form nor the trees use more than they use shadows."""
         if refits.gains is None:
             return set()
         usual = max(refits.gains[s] for s in self.shadows[:CONTROLS])
         bound = max(FOUND * usual, TINY * refits.gains.sum())
-        shown = refits.structure.order > 0  # in the closed form, where there is one
+        shown = refits.structure.order > 0  # by the closed form, if the model has one
         weak = {j for j in self.candidates if refits.gains[j] <= bound and not (shown and self.wald[j] > SIGNIFICANT)}
         return self._whole(weak - set(self.always))
 
     def _whole(self, weak: set[int]) -> set[int]:
-        """Those that may go: inputs that hardly vary apart go together, or stay."""
+        """The inputs in `weak` that may be dropped: a bundle of inputs is dropped as a whole or not at all."""
         staying = {self.bundle[j] for j in self.candidates if j not in weak} - {-1}
         return {j for j in weak if self.bundle[j] not in staying}
 
     def _refits(self, y: np.ndarray, structure: Structure | None = None) -> Refits:
         inputs = self.candidates + self.shadows[:CONTROLS]
-        trees_only = self.structure.order == 0 and self.structure.rounds > 0  # as with more candidates
+        trees_only = self.structure.order == 0 and self.structure.rounds > 0  # as chosen with more candidates
         refits = Refits(self.x, self.owner, y, inputs, self.rows, structure, trees_only, self.before)
         self.structure = refits.structure
         return refits
 
     def _on_all_rows(self, refits: Refits) -> Refits:
-        """Tested on every row of the fold, where the model is trees alone: laws that they follow show their causes in
-        few rows, and no row has features to be held."""
+        """Test on every row of the fold if the model consists of trees alone: the laws that need trees show their
+        causes in few rows, and trees hold no features in memory."""
         rows = rows_of(self.data, self.fold, self.part, len(self.data.y))
         if refits.structure.order or len(rows.test) <= MOST_TESTED:
             return refits

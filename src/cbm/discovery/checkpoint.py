@@ -1,7 +1,7 @@
-"""The state of an unfinished discovery: what is already found, and where training stands.
+"""The state of an unfinished discovery: the results so far, and the state of training.
 
-Kept as every checkpoint is (`cbm.runs.checkpoint`): with a digest, in two generations. Discovery can always begin
-again, so a checkpoint of which nothing is sound costs time and not the run.
+Stored like every checkpoint (`cbm.runs.checkpoint`): with a digest, in two generations. Discovery can always start
+again, so a checkpoint without any sound generation costs time but not the run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EVERY_SECONDS = 20.0
 
 
 class Checkpoint:
-    """Named results of finished stages, and the tensors of the running one; kept in memory without a directory."""
+    """Named results of finished stages, and the tensors of the running one; in memory only if there is no directory."""
 
     def __init__(self, directory: Path | None, check: Callable[[], None] | None = None):
         self.trees = None if directory is None else Generations(directory, check)
@@ -37,7 +37,7 @@ class Checkpoint:
 
     @property
     def place(self) -> Path:
-        """What messages about it name."""
+        """The path that messages name."""
         return Path("checkpoint") if self.trees is None else self.trees.directory
 
     def has(self, name: str) -> bool:
@@ -47,7 +47,7 @@ class Checkpoint:
         return np.asarray(self.found[name].numpy())
 
     def keep(self, **arrays: np.ndarray | Tensor) -> None:
-        """Record results of a finished stage; the running stage's tensors are dropped."""
+        """Record results of a finished stage and drop the running stage's tensors."""
         for name, value in arrays.items():
             self.found[name] = torch.as_tensor(np.ascontiguousarray(value) if isinstance(value, np.ndarray) else value)
         self.running = {}

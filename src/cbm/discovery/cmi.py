@@ -1,16 +1,15 @@
-"""Measures CMI on held-out transitions: for every (target, input) its mean and standard error.
+"""CMI on held-out transitions: for every (target, input) its mean and standard error.
 
-All leave-one-out models are first evaluated on some rows; most cells of a sparse graph are then settled
-as "no effect", and only the others are evaluated on the remaining rows, as long as there is time. Sums
-over rows are kept, never a (target, input, row) array. Rows of one episode are not independent, so the
-standard error is taken over episodes.
+All leave-one-out models are first evaluated on some rows, which settle most cells of a sparse graph as "no effect";
+only the others are evaluated on the remaining rows, as long as there is time. Sums over rows are kept, never a (target,
+input, row) array. Rows of one episode are not independent, so the standard error is computed over episodes.
 
-What a dropped input costs at the outcome of a row, log g(y|x) - log psi(y|x without j), is noisy where effects are
-rare. Its expectation under g, the divergence of psi from g, has the same mean if g is right and none of that noise.
-Decisions are made on it, but for inputs without which outcomes are clearly predicted better: of these g only believes
-that they matter. Of a target for which no input clearly helps, g knows nothing: what it believes there are traces of
-what it knows of others. What is reported are outcomes where these are sharp: g tends to believe a little less than is
-true.
+The loss at the outcome of a row, log g(y|x) - log psi(y|x without j), is noisy where effects are rare. Its expectation
+under g, the divergence of psi from g, has the same mean if g is right and none of that noise. Decisions use this
+expected loss, with two exceptions. Where outcomes are predicted clearly better without an input, g is wrong to rely on
+it. And if no input clearly helps to predict a target, g has not learnt anything about it, and its expectations are
+traces of other targets. In both cases the loss at the outcomes counts. Reported values use the outcomes wherever these
+are precise, since g tends to expect slightly too little.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from cbm.discovery.models.base import Batch, MaskedModel
 from cbm.discovery.settings import KNOWN, LONGEST_CLUSTER, REFUTED, SETTLED, SHARP
 from cbm.discovery.tensor_dataset import Rows
 
-CHUNK_NUMBERS = 2_000_000  # of the largest array a chunk makes: small enough to stay near the processor
+CHUNK_NUMBERS = 2_000_000  # numbers in a chunk's largest array: small enough for the processor's cache
 
 
 @dataclass(frozen=True)
@@ -37,11 +36,12 @@ class Estimate:
     cmi: np.ndarray
     stderr: np.ndarray
     sharper: Estimate | None = None
-    """The same with outcomes where these are sharp; None where all of it is outcomes already."""
+    """The same with the loss at the outcomes wherever that is precise; None if it was used everywhere."""
 
     @property
     def reported(self) -> Estimate:
-        """What to tell of an effect that is there; `cmi` and `stderr` themselves are for telling whether it is."""
+        """The values to report for effects that exist; `cmi` and `stderr` themselves serve to decide whether they
+        do."""
         return self.sharper or self
 
 
@@ -71,14 +71,14 @@ class _Sums:
 
 
 class _Measured:
-    """Sums of what dropped inputs cost at the outcomes, and of what the full model expects them to cost."""
+    """Sums of the losses without each input: at the outcomes, and as the full model expects them."""
 
     def __init__(self, inputs: int, targets: int):
         self.outcome, self.expected = _Sums(inputs, targets), _Sums(inputs, targets)
         self.expecting = False
 
     def add(self, j: int, targets: np.ndarray, values: Tensor, owner: Tensor, sizes: np.ndarray) -> None:
-        """`values` (1 or 2, targets, rows) as a model's pointwise evidence has them."""
+        """`values` (1 or 2, targets, rows) from a model's pointwise evidence."""
         sums = [_sum_by(part, owner, len(sizes)) for part in values]
         self.outcome.add(j, targets, sums[0], sizes)
         if len(sums) > 1:
@@ -97,7 +97,7 @@ class _Measured:
 
 
 def mixed(one: Estimate, other: Estimate, where: np.ndarray) -> Estimate:
-    """The first where `where` says so, else the second."""
+    """The first estimate where `where` is true, else the second."""
     return Estimate(np.where(where, one.cmi, other.cmi), np.where(where, one.stderr, other.stderr))
 
 
@@ -114,10 +114,10 @@ def measure_cmi(
     again: int | None = None,
     until: float | None = None,
 ) -> Estimate:
-    """CMI on at most `most` rows; `row_size` is how many numbers the model makes for one row.
+    """CMI on at most `most` rows; `row_size` is how many numbers the model computes for one row.
 
-    After the first rows only the `again` largest cells of each target are looked at (None: all that may be
-    effects), and no longer than `until` on the clock of `time.perf_counter`.
+    After the first rows only the `again` largest cells of each target are evaluated (None: all that may be effects),
+    and none after the time `until` of `time.perf_counter`.
     """
     targets = rows.u.shape[1]
     sums = _Measured(inputs, targets)
@@ -143,14 +143,14 @@ def measure_cmi(
 
 
 def pick_rows(cluster: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """Rows of whole episodes in random order of episodes, at most `most` of them."""
+    """Rows of whole episodes, in random order of the episodes, at most `most` of them."""
     _, episode = np.unique(cluster, return_inverse=True)
     rank = np.random.default_rng([seed, 5]).permutation(int(episode.max()) + 1)
     return np.argsort(rank[episode], kind="stable")[:most]
 
 
 def _unsettled(estimate: Estimate, real_inputs: int, again: int | None) -> list[np.ndarray]:
-    """For every input the targets on which it may have an effect, beyond that of a typical shadow."""
+    """For every input, the targets on which it may have an effect larger than that of a typical shadow."""
     shadows = estimate.cmi[:, real_inputs:]
     usual = np.median(shadows, 1, keepdims=True) if shadows.shape[1] else 0.0
     possible = estimate.cmi - usual + 3 * estimate.stderr > SETTLED
@@ -160,7 +160,7 @@ def _unsettled(estimate: Estimate, real_inputs: int, again: int | None) -> list[
 
 
 def _chunks(index: np.ndarray, cluster: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Pieces of about `size` rows that end where an episode ends, if one does in reach."""
+    """Pieces of about `size` rows that end where an episode ends, if an episode ends within them."""
     start = 0
     while start < len(index):
         stop = min(start + size, len(index))
@@ -182,7 +182,7 @@ def _add(sums: _Measured, model: MaskedModel, batch: Batch, cluster: np.ndarray,
 
 
 def _clusters(cluster: np.ndarray) -> tuple[Tensor, np.ndarray]:
-    """Which cluster each row of a piece belongs to, and how many rows each has."""
+    """The cluster of each row of a piece, and the number of rows of each cluster."""
     place = np.arange(len(cluster))
     start = np.flatnonzero(np.concatenate([[True], np.diff(cluster) != 0]))
     within = place - np.repeat(start, np.diff(np.append(start, len(cluster))))

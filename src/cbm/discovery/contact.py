@@ -1,8 +1,8 @@
 """Differences of two variables that a target depends on: whether a hand holds a block is a matter of their distance.
 
-Trees ask for one variable at a time, and would need a staircase of questions for "close to each other". Where two
-variables go together much more closely in the rows in which the target does something than elsewhere, their difference
-is one more column. Units do not matter: each of the two is taken in its own deviation over those rows.
+Trees split on one variable at a time, and would need a staircase of splits for "close to each other". If two variables
+are related much more closely in the rows in which the target is active than elsewhere, their difference is added as a
+column. Units do not matter: each of the two is divided by its own deviation in those rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from cbm.discovery.settings import ACTIVE, CLOSER, COPY, FEWEST_ACTIVE, MOST_DIF
 
 
 def active_rows(y: np.ndarray) -> np.ndarray:
-    """(T,) booleans for one column of a target: the rarer of two values, or the tenth of the rows farthest out."""
+    """(T,) booleans for one column of a target: the rows with the rarer of two values, or the tenth farthest from the
+    median."""
     low, high = y.min(), y.max()
     if ((y == low) | (y == high)).all():
         rare = y == high
@@ -25,7 +26,7 @@ def active_rows(y: np.ndarray) -> np.ndarray:
 def differences(x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Pairs (P, 2) of columns of `x` (T, C), the closest first, and their differences (T, P).
 
-    Found in `rows` (indices), for a target `y` (T, q).
+    Chosen in `rows` (indices), for a target `y` (T, q).
     """
     closeness = np.full((x.shape[1],) * 2, np.inf)
     unit = np.ones((2, *closeness.shape))
@@ -51,8 +52,8 @@ def differences(x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[np.ndar
 
 
 def between_angles(angles: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (P, 2) of columns of `angles` (T, A), those that go most with a target `y` (T, q) in `rows` first; and the
-    angles between them (T, P), in units of pi."""
+    """Pairs (P, 2) of columns of `angles` (T, A), those most correlated with a target `y` (T, q) in `rows` first; and
+    the angles between them (T, P), in units of pi."""
     pairs = np.stack(np.triu_indices(angles.shape[1], 1), 1)
     between = (angles[:, pairs[:, 0]] - angles[:, pairs[:, 1]] + np.pi) % (2 * np.pi) / np.pi - 1
     if len(pairs) > MOST_DIFFERENCES:

@@ -1,13 +1,13 @@
 """A log as a table to learn from: input columns, targets, and rows divided into folds by episode.
 
-Dynamics and rewards are the same problem with other columns: (s_t, a_t) -> s_{t+1}, and (s_{t+1}, a_t) -> rewards.
+Dynamics and rewards are the same problem with different columns: (s_t, a_t) -> s_{t+1}, and (s_{t+1}, a_t) -> rewards.
 Shadows are extra inputs that cannot matter: real columns shifted in time by far more than an episode. They show what
 "no effect" looks like for this model on this log.
 
-A target that often has one value (a block that rests, a reward that is zero) has two parts: whether it has
-another one, and which, in the rows where it has. log p(y | x) = log p(other | x) + other * log p(y | x, other), so that
-an input is worth to the target what it is worth to the first part, plus what it is worth to the second times the share
-of its rows. Targets that move together, as the coordinates of one block do, share their first part.
+A target that often has one value (a block at rest, a reward of zero) has two parts: whether it has another value, and
+which one, in the rows where it has. log p(y | x) = log p(other | x) + other * log p(y | x, other), so that the effect
+of an input on the target is its effect on the first part, plus its effect on the second part times that part's share of
+the rows. Targets that move together, like the coordinates of one block, share their first part.
 """
 
 from __future__ import annotations
@@ -36,45 +36,47 @@ from cbm.discovery.targets import action_columns, change, self_memory
 
 @dataclass(frozen=True)
 class Dataset:
-    """One problem in plain arrays, so that it can travel to other processes as files."""
+    """One problem in plain arrays, which can be sent to other processes as files."""
 
     columns: np.ndarray
-    """(T, C) inputs in units of their deviation; shadows stand last."""
+    """(T, C) standardised inputs; shadows come last."""
     owner: np.ndarray
-    """(C,) input that a column belongs to. Shadows count on from `inputs`."""
+    """(C,) the input that each column belongs to; shadows are numbered from `inputs` on."""
     inputs: int
-    """Real inputs: the d variables, the action (with the context, in models of rewards) as one, then the action
-    before it, where that is known."""
+    """Number of real inputs: the d variables, the action as one (in models of rewards together with the context), then
+    the previous action, if it is known."""
     action: int
-    """d, the action's input; this one and those after it are not variables."""
+    """d, the index of the action; this input and those after it are not variables."""
     exogenous: int
-    """From this input on, what a variable merely shows of an input tells nothing: in models of rewards the action,
-    in those of dynamics the action before. (What goes with the present action may be what the action follows.)"""
+    """First of the exogenous inputs: a variable that merely shows one of them carries no information of its own. In
+    models of rewards this is the action, in models of the dynamics the previous action. (A variable related to the
+    present action may be what the action depends on.)"""
     angles: np.ndarray
-    """(T, A) inputs that are angles, as they are; what lies between two of them is a matter of both."""
+    """(T, A) the inputs that are angles, in radians; the angle between two of them depends on both."""
     angle_owner: np.ndarray
-    """(A,) the inputs that these are."""
+    """(A,) the indices of these inputs."""
     y: np.ndarray
-    """(T, Q) what is predicted, in units of its deviation; what is discrete has one indicator column for each level."""
+    """(T, Q) targets: standardised columns, or one indicator column for each level of a discrete target."""
     part: np.ndarray
-    """(Q,) which part a column of `y` belongs to."""
+    """(Q,) the part that each column of `y` belongs to."""
     discrete: np.ndarray
     """(P,) whether a part is discrete."""
     within: np.ndarray
-    """(P,) the column of `y` that is 1 in the rows a part speaks of; -1: it speaks of all."""
+    """(P,) the column of `y` that is 1 in the rows that a part covers; -1: it covers all rows."""
     share: np.ndarray
-    """(K, P) how much a part counts in a target: its share of the rows, 0 for parts of other targets."""
+    """(K, P) weight of each part in each target: its share of the rows, 0 for parts of other targets."""
     unit: np.ndarray
-    """(P,) deviations of a part's values for one of the variable that they are a change of; 0: of none."""
+    """(P,) standard deviation of the variable whose change a part is, in units of the part's own; 0: it is not a
+    change."""
     cluster: np.ndarray
-    """(T,) rows that are not independent share a cluster: an episode, or a part of a long one."""
+    """(T,) rows that are not independent share a cluster: an episode, or a piece of a long one."""
     fold: np.ndarray
     """(T,) fold in which a row is tested."""
     kept: np.ndarray
-    """(T,) rows that are never fitted to: they choose between models."""
+    """(T,) booleans: validation rows, which are never fitted to and choose between models."""
     rank: np.ndarray
-    """(T,) place of a row's episode in a random order: where there are more rows than models are fitted to, the first
-    ones are taken."""
+    """(T,) position of a row's episode in a random order; of more rows than a model is fitted to, the first ones are
+    taken."""
 
     @property
     def targets(self) -> int:
@@ -85,22 +87,22 @@ class Dataset:
         return len(self.discrete)
 
     def columns_of(self, part: int) -> np.ndarray:
-        """The columns of `y` of a part."""
+        """The columns of `y` that belong to a part."""
         return np.flatnonzero(self.part == part)
 
     def rows_of(self, part: int) -> np.ndarray:
-        """(T,) booleans: the rows that a part speaks of."""
+        """(T,) booleans: the rows that a part covers."""
         within = int(self.within[part])
         return np.ones(len(self.y), bool) if within < 0 else self.y[:, within] == 1
 
     def before(self, part: int, own: int) -> np.ndarray | None:
-        """(T,) the variable that a part is a change of, in the units of the change; None: it is of none."""
+        """(T,) the variable whose change a part is, in units of the change; None: the part is not a change."""
         if own < 0 or not self.unit[part]:
             return None
         return np.asarray(self.columns[:, int(np.flatnonzero(self.owner == own)[0])] * self.unit[part])
 
     def without_last_action(self) -> Dataset:
-        """The same without the action before; shadows move up by one."""
+        """The same without the previous action; shadows move up by one."""
         last = self.action + 1
         keep = self.owner != last
         owner = self.owner[keep]
@@ -108,7 +110,7 @@ class Dataset:
         return replace(self, columns=np.asfortranarray(self.columns[:, keep]), owner=owner, inputs=self.inputs - 1)
 
     def variation(self) -> tuple[np.ndarray, np.ndarray]:
-        """(K,) and (inputs,): rows in which a target, or an input, is not what it mostly is."""
+        """(K,) and (inputs,): number of rows in which a target, or an input, differs from its most common value."""
         of_parts = np.array([max(_unusual(self.y[:, q]) for q in self.columns_of(p)) for p in range(self.parts)], int)
         of_targets = [of_parts[share > 0].max() for share in self.share]
         of_inputs = [
@@ -128,14 +130,14 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is known of each variable before any model is fitted."""
+    """What is known about each variable before any model is fitted."""
 
     index: np.ndarray
-    """(K,) the variable of each target: those that ever change."""
+    """(K,) the variable of each target; only variables that ever change are targets."""
     changes: np.ndarray
-    """(K,) whether the change of the variable is predicted, or its next value."""
+    """(K,) whether the change of the variable is predicted, instead of its next value."""
     memory: np.ndarray
-    """(d,) nats by which the variable's own past helps, where its change is what is predicted."""
+    """(d,) nats by which the variable's own past helps, if its change is predicted."""
     moving: np.ndarray
     """(d,) whether the variable ever changes; one that never does needs no model."""
 
@@ -143,7 +145,7 @@ class Plan:
 def dynamics_dataset(
     data: Transitions, settings: Settings, seed: int, last: np.ndarray | None = None
 ) -> tuple[Dataset, Plan]:
-    """(s_t, a_t) -> s_{t+1} of every variable that ever changes; `last` (T, a) is the action before each."""
+    """(s_t, a_t) -> s_{t+1} of every variable that ever changes; `last` (T, a) is the previous action of each row."""
     kinds = data.factors.kinds
     moving = (data.obs != data.next_obs).any(0)
     memory = self_memory(data)
@@ -160,9 +162,9 @@ def dynamics_dataset(
 
 
 def reward_dataset(data: Transitions, settings: Settings, seed: int) -> Dataset:
-    """(s_{t+1}, a_t) -> rewards, or (s_t, a_t) -> rewards; the context stands beside the action, as one input.
+    """(s_{t+1}, a_t) -> rewards, or (s_t, a_t) -> rewards; the action and the context are one input together.
 
-    The action is always in view, so that a variable that merely shows it is no cause.
+    The action is always in view, so a variable that merely shows it is no cause.
     """
     kinds = data.factors.kinds
     state = data.obs if settings.reward_inputs == "state-action" else data.next_obs
@@ -186,7 +188,8 @@ def _input(values: np.ndarray, kind: Kind) -> np.ndarray:
 
 
 def _action(data: Transitions) -> np.ndarray:
-    """The action as numbers; a choice as one indicator for each alternative but the last, which follows."""
+    """The action as numbers; a discrete one as an indicator for each alternative but the last, which follows from the
+    others."""
     columns = action_columns(data.action, data.factors.discrete_actions)
     return columns if data.factors.discrete_actions is None else columns[:, : max(1, columns.shape[1] - 1)]
 
@@ -199,9 +202,10 @@ class _Part:
     """(T, q)."""
     discrete: bool = False
     within: np.ndarray | None = None
-    """(T,) the rows it speaks of; None: all."""
+    """(T,) the rows it covers; None: all."""
     before: np.ndarray | None = None
-    """(T,) what `y` is a change of; None: of nothing that is cut off at limits."""
+    """(T,) the value whose change `y` is; None: `y` is not a change, or is the change of an angle, which has no
+    limits."""
 
 
 def _outcome(data: Transitions, i: int, kind: Kind, changes: bool, mixed: bool) -> list[_Part]:
@@ -220,10 +224,10 @@ def _reward(values: np.ndarray, mixed: bool) -> list[_Part]:
 
 
 def _split(values: np.ndarray, mixed: bool) -> list[_Part]:
-    """Whether there is another value than the usual one, and which; one part where no value is usual.
+    """Two parts, whether the value is unusual and which value it is; or one part if no value is usual.
 
-    One Gaussian (not `mixed`), as explicit models have it, knows of no usual value. Few levels, as counts have them,
-    are no matter of rest: their other values are usual ones, too.
+    A single Gaussian (not `mixed`), as in explicit models, has no usual value. Nor has a variable with few levels, such
+    as a count: its other values are usual, too.
     """
     other = None if not mixed or len(np.unique(values)) <= 16 else _unusual_rows(values)
     if other is None or min(other.sum(), (~other).sum()) < FEWEST_APART:
@@ -232,10 +236,10 @@ def _split(values: np.ndarray, mixed: bool) -> list[_Part]:
 
 
 def _unusual_rows(values: np.ndarray) -> np.ndarray | None:
-    """(T,) booleans: the rows whose value is not the usual one; None where no value is usual.
+    """(T,) booleans: rows whose value is not the usual one; None if no value is usual.
 
-    What rests in a simulator trembles, and what comes to rest moves less and less. So the usual value is one that many
-    rows have but for rounding, and all that lie next to it count as having it.
+    In a simulator, resting objects tremble, and objects that come to rest move less and less. So the usual value is one
+    that many rows share up to rounding, and all values close to it count as equal to it.
     """
     ordered, many = np.sort(values), max(2, int(USUAL_SHARE * len(values)))
     width = ordered[many - 1 :] - ordered[: len(values) - many + 1]
@@ -280,9 +284,9 @@ def _dataset(
 
 
 def _with_shared_events(targets: list[list[_Part]]) -> list[list[_Part]]:
-    """Targets that move in nearly the same rows speak of one event: that any of them moves.
+    """Targets that move in nearly the same rows share one event: that any of them moves.
 
-    In the few rows in which only some do, the others have their usual value among those of their second part.
+    In the few rows in which only some of them move, the second part of the others contains their usual value.
     """
     groups: list[list[int]] = []
     for k, parts in enumerate(targets):
@@ -303,7 +307,7 @@ def _same_event(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _tabulated(targets: list[list[_Part]], rows: int) -> dict[str, np.ndarray]:
-    """The parts of all targets as columns; a part that several targets have in common stands there once."""
+    """The parts of all targets as columns; a part that several targets share is stored once."""
     places: dict[bytes, int] = {}
     columns: list[np.ndarray] = []
     part: list[int] = []
@@ -331,7 +335,7 @@ def _tabulated(targets: list[list[_Part]], rows: int) -> dict[str, np.ndarray]:
 
 
 def _standardised(columns: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-    """In units of their deviation in `rows`; None: in all."""
+    """Columns standardised by their mean and deviation in `rows` (None: in all)."""
     some = columns if rows is None else columns[rows]
     mean, std = some.mean(0), some.std(0)
     return np.asarray((columns - mean) / np.where(std > 0, std, 1.0))
@@ -346,12 +350,12 @@ def _shifted(columns: np.ndarray, count: int, rng: np.random.Generator) -> np.nd
 
 
 def _unusual(values: np.ndarray) -> int:
-    """Rows that do not have the commonest value."""
+    """Number of rows that do not have the most common value."""
     return len(values) - int(np.unique(values, return_counts=True)[1].max())
 
 
 def _units(episode: np.ndarray) -> np.ndarray:
-    """(T,) what stays together when rows are divided: episodes, or blocks of rows where episodes are few."""
+    """(T,) the unit of each row when rows are divided: its episode, or a block of rows if episodes are few."""
     _, unit = np.unique(episode, return_inverse=True)
     sizes = np.bincount(unit)
     if len(sizes) >= FEWEST_UNITS and sizes.max() <= len(unit) / 8:

@@ -1,8 +1,8 @@
 """All verdicts: edge, none or undecided, from refits (`decide`) and from networks (`decide_networks`).
 
-Of refits: edges are claimed at a stated false discovery rate over all cells, "none" means no effect above the target's
-limit of detection, and each undecided cell has its reason. Of networks, which learn beside policies and in the
-published setting: the paper's threshold, or thresholds calibrated on inputs that cannot matter.
+From refits, edges are claimed at a stated false discovery rate over all cells, "none" means no effect above the
+target's limit of detection, and each undecided cell has its reason. From networks, used online and in the published
+setting, decisions use the paper's threshold, or thresholds calibrated on inputs that cannot matter.
 """
 
 from __future__ import annotations
@@ -48,25 +48,26 @@ class Verdicts:
     stderr: np.ndarray
     thresholds: np.ndarray
     edge: np.ndarray
-    """Whether the effect counts as present, undecided cells included."""
+    """Whether the effect counts as present; in undecided cells, the better guess."""
     verdict: np.ndarray
     """"edge", "none" or "undecided"."""
     reason: np.ndarray = field(default_factory=lambda: np.zeros(0, "<U1"))
-    """Why a cell is undecided; empty: not said."""
+    """Why a cell is undecided; empty if no reasons were recorded."""
     settled: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
-    """Whether a cell was decided, or left open, by the data and not by a ceiling; empty: all are."""
+    """Whether a cell was decided, or left undecided, by the data rather than by a ceiling; empty: all cells were."""
     limit: np.ndarray = field(default_factory=lambda: np.zeros(0))
     """(K,) limit of detection in nats; empty: not measured."""
 
 
 def open_cells(pooled: Pooled) -> list[list[int]]:
-    """Per target the cells that another fold should look at: neither clearly there nor clearly not."""
+    """For each target, the cells that another fold should measure: neither clearly an effect nor clearly none."""
     return [np.flatnonzero(row).tolist() for row in _open(pooled)]
 
 
 def _open(pooled: Pooled) -> np.ndarray:
-    """(K, J); an effect on the spread was sure from the start. Without noise, few rows make up all errors. An error
-    that is large may hide what other cells of the target would show."""
+    """(K, J) booleans. Effects on the spread were already tested until sure. Without noise a few rows can make up all
+    errors, so more is needed to be sure. An unusually large error may hide an effect that other cells of the target
+    would show."""
     misfit = _misfit(pooled)
     sure = np.where(misfit > MISFIT / 2, SURE_WITHOUT_NOISE, SURE)
     hidden = pooled.delta + STANDARD_ERRORS * pooled.error > HIDDEN * pooled.limit_error[:, None]
@@ -85,9 +86,10 @@ def decide(
 ) -> Verdicts:
     """Verdicts on all cells.
 
-    `bundle` (J,) numbers inputs that hardly vary apart. `variation` says in how many rows each target and each input is
-    not what it mostly is. `redundant` are inputs that follow from others, but for what models do not fit, with the one
-    that each goes with most. `shown` (J,) is the exogenous input beside which an input hardly varies; -1: none.
+    `bundle` (J,) numbers groups of inputs that hardly vary independently. `variation` counts the rows in which each
+    target and each input differs from its most common value. `redundant` maps inputs that follow from others, except
+    for misfit, to the input that explains most of them. `shown` (J,) is the exogenous input given which an input hardly
+    varies; -1: none.
     """
     z, delta = pooled.z, pooled.delta
     bar = edge_bar(z, settings.false_discovery_rate)
@@ -100,7 +102,7 @@ def decide(
     unclear = ~edge & (pooled.tested > 0) & (reach > least)
     doubtful = np.where(pooled.short, ASKED, DOUBTFUL)[:, None] if len(pooled.short) else DOUBTFUL
     unclear &= (z > doubtful) | (reach > large[:, None]) | (delta >= np.maximum(bar * _without_misfit(pooled), least))
-    if len(pooled.short) and pooled.given_all.size:  # of few rows, the looks miss what a sum of functions shows
+    if len(pooled.short) and pooled.given_all.size:  # with few rows, screening misses effects of the closed form
         unclear |= ~edge & pooled.short[:, None] & (pooled.tested == 0) & (pooled.given_all > DOUBTFUL * pooled.error)
     if settings.rule == "threshold":  # the paper's rule
         edge, unclear, needed = delta >= settings.epsilon, np.zeros_like(edge), np.full_like(needed, settings.epsilon)
@@ -114,7 +116,7 @@ def decide(
         _decide_rare(verdict, reason, *variation)
     measured = pooled.error > 0
     asked = (verdict == "undecided") | ~measured | _open(pooled)
-    if len(pooled.short):  # of few rows, every fold is asked about everything
+    if len(pooled.short):  # with few rows, every fold tests all candidates
         asked |= pooled.short[:, None]
     unsettled = ~pooled.settled[:, None] & asked
     verdict[unsettled], reason[unsettled] = "undecided", UNSETTLED
@@ -134,43 +136,43 @@ def decide(
 
 
 def _large(pooled: Pooled) -> np.ndarray:
-    """(K,) nats that "none" must rule out: much by itself, or half of all that is known of the target."""
+    """(K,) nats that "none" must rule out: `BLIND`, or half of all that is explained of the target if that is more."""
     if not len(pooled.explained):
         return np.full(len(pooled.delta), np.inf)
     return np.maximum(BLIND, BLIND_SHARE * pooled.explained)
 
 
 def _without_misfit(pooled: Pooled) -> np.ndarray:
-    """(K, J) errors without most of the misfit: what would be an edge but for that is not ruled out."""
+    """(K, J) errors without most of the misfit: a cell that would be an edge with these is not ruled out."""
     misfit = _misfit(pooled)
     return np.maximum(np.sqrt(np.maximum(pooled.error**2 - misfit**2, 0.0)), misfit / LITTLE_MISFIT)
 
 
 def _mostly_misfit(pooled: Pooled) -> np.ndarray:
-    """(K, J) whether half of an error's square or more is what models have not fitted, whatever the rows."""
+    """(K, J) whether misfit, which does not shrink with more rows, makes up at least half of the squared error."""
     return np.asarray(2 * _misfit(pooled) ** 2 >= np.maximum(pooled.error**2, 1e-24))
 
 
 def _misfit(pooled: Pooled) -> np.ndarray:
-    """(K, 1) part of the errors that models have not fitted; none where it was not measured."""
+    """(K, 1) part of the errors that is due to misfit; zero where it was not measured."""
     return pooled.misfit[:, None] if len(pooled.misfit) else np.zeros((len(pooled.delta), 1))
 
 
 def _decide_blind(verdict: np.ndarray, reason: np.ndarray, blind: np.ndarray) -> None:
-    """Where only very strong effects could be seen, that none was seen says nothing."""
+    """Where only very strong effects could be detected, finding none says nothing."""
     where = blind[:, None] & (verdict == "none")
     verdict[where], reason[where] = "undecided", FEW
 
 
 def _decide_rare(verdict: np.ndarray, reason: np.ndarray, of_targets: np.ndarray, of_inputs: np.ndarray) -> None:
-    """What hardly ever changes says nothing of its causes, or of its effects, unless they are seen."""
+    """No absence of an effect is claimed for a target or an input that hardly ever changes."""
     rows = np.minimum(np.where(of_targets > 0, of_targets, RARE)[:, None], np.where(of_inputs > 0, of_inputs, RARE))
     for k, j in zip(*np.nonzero((rows < RARE) & (verdict == "none"))):
         verdict[k, j], reason[k, j] = "undecided", f"hardly ever changes ({rows[k, j]} rows)"
 
 
 def edge_bar(z: np.ndarray, rate: float) -> float:
-    """Errors above zero from which on a cell is an edge, so that at most a share `rate` of all edges is false.
+    """z-score from which on a cell is an edge, so that at most a share `rate` of all edges is false.
 
     The step-up rule of Benjamini and Hochberg over all cells; at least three.
     """
@@ -183,9 +185,10 @@ def edge_bar(z: np.ndarray, rate: float) -> float:
 def _decide_bundles(
     verdict: np.ndarray, reason: np.ndarray, pooled: Pooled, bundle: np.ndarray, names: list[str], bar: float
 ) -> None:
-    """Inputs that hardly vary apart: if a model needs the bundle and no single member, nobody can say which.
+    """Inputs that hardly vary independently: if a model needs the bundle but no single member, the data cannot tell
+    which.
 
-    A member is sure when the others cannot stand in for it, and none of them has a far larger effect.
+    A member is certain if the others cannot replace it and none of them has a far larger effect.
     """
     for b in range(int(bundle.max(initial=-1)) + 1):
         members = np.flatnonzero(bundle == b)
@@ -200,7 +203,8 @@ def _decide_bundles(
 
 
 def _guess_in_bundles(guess: np.ndarray, verdict: np.ndarray, pooled: Pooled, bundle: np.ndarray, bar: float) -> None:
-    """A target that needs a bundle needs one of its members: if none is guessed, the one that shows most clearly."""
+    """A target that needs a bundle needs one of its members: if none is guessed, guess the one with the largest
+    z-score."""
     for b in range(int(bundle.max(initial=-1)) + 1):
         members = np.flatnonzero(bundle == b)
         for k in np.flatnonzero(pooled.bundled[:, members].max(1, initial=0.0) > bar):
@@ -212,8 +216,8 @@ def _guess_in_bundles(guess: np.ndarray, verdict: np.ndarray, pooled: Pooled, bu
 def _decide_redundant(
     verdict: np.ndarray, reason: np.ndarray, pooled: Pooled, redundant: Mapping[int, int] | None, names: list[str]
 ) -> None:
-    """What follows from other inputs has nothing of its own. Where a law is not fitted, it may seem to be needed only
-    because models find it easier to follow than what it follows from."""
+    """An input that follows from others carries no information of its own. Where a law is not fully fitted, it may seem
+    to be needed only because models follow it more easily than the inputs that determine it."""
     for j, mate in (redundant or {}).items():
         for k in np.flatnonzero((verdict[:, j] == "edge") & (pooled.misfit > MISFIT / 10)):
             verdict[k, j], reason[k, j] = "undecided", f"hardly varies by itself: goes with {names[mate]}"
@@ -222,7 +226,7 @@ def _decide_redundant(
 def _decide_shown(
     verdict: np.ndarray, reason: np.ndarray, pooled: Pooled, shown: np.ndarray | None, names: list[str]
 ) -> None:
-    """What hardly varies beside an input that is always in view. A weak effect of it may be misfit of that input's."""
+    """An input that hardly varies given one that is always in view: a weak effect may be misfit of that other input."""
     if shown is None:
         return
     for j in np.flatnonzero(shown >= 0):
@@ -231,7 +235,7 @@ def _decide_shown(
 
 
 def above_shadows(cmi: np.ndarray, real_inputs: int) -> np.ndarray:
-    """CMI relative to that of a typical shadow of the same target: what every dropped input costs is no effect."""
+    """CMI minus that of a typical shadow of the same target: a loss that comes with dropping any input is no effect."""
     shadows = cmi[:, real_inputs:]
     return cmi - np.median(shadows, 1, keepdims=True) if shadows.shape[1] else cmi
 
@@ -248,10 +252,10 @@ def decide_networks(
 ) -> Verdicts:
     """Verdicts from (K, inputs) CMI and standard errors, and (K, n) CMI of shadows.
 
-    `strongest` (K,) is the CMI of each target's strongest cause, where that is not the largest in `cmi`;
-    `sure` is how many of its own standard errors an effect must exceed, `lenience` how many it may lack of its
-    threshold and still count; `breadth` (inputs,) how many columns each input has: shadows have one, and what
-    models imagine grows with their number.
+    `strongest` (K,) is the CMI of each target's strongest cause, if that is not the largest in `cmi`; `sure` is the
+    number of its own standard errors that an effect must exceed; `lenience` is how many standard errors below its
+    threshold an effect may lie and still count; `breadth` (inputs,) is the number of columns of each input: shadows
+    have one, and spurious CMI grows with that number.
     """
     if settings.rule == "threshold":
         edge = cmi >= settings.epsilon  # the paper's rule
@@ -270,12 +274,12 @@ def decide_networks(
 def calibrated_thresholds(
     strongest: np.ndarray, null: np.ndarray, settings: Settings, breadth: np.ndarray
 ) -> np.ndarray:
-    """(K, inputs): beyond the scatter of the target's shadows and a small share of its strongest cause.
+    """(K, inputs) thresholds: beyond the scatter of the target's shadows and a small share of its strongest cause.
 
     Never below `smallest_effect`, never above twice the paper's epsilon.
     """
     own = NORMAL * np.abs(null).mean(1) if null.shape[1] else np.zeros(len(strongest))
     usual = np.median(own) if len(own) else 0.0
-    scatter = np.sqrt((own**2 + usual**2) / 2)  # few shadows per target: lean on the others' too
+    scatter = np.sqrt((own**2 + usual**2) / 2)  # a target has few shadows, so those of all targets count as well
     wanted = np.maximum(SHADOW_DEVIATIONS * np.outer(scatter, breadth), settings.strongest_share * strongest[:, None])
     return np.clip(wanted, settings.smallest_effect, 2 * settings.epsilon)

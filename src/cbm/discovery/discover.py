@@ -1,9 +1,8 @@
 """`discover`: from transitions to the causal graph, with the causes of every reward.
 
-The order is that of the method: dynamics (shared by all tasks) and rewards, then the abstraction, which is read off
-the graph. With a run directory everything is written there, and the same call goes on where a stopped one was.
-The phases themselves are in `pipeline.py`; the published networks (preset `paper`, model `demi`) in
-`network_pipeline.py`.
+The order is that of the method: dynamics (shared by all tasks) and rewards, then the abstraction, which follows from
+the graph. With a run directory everything is written there, and the same call continues a stopped one. The phases
+themselves are in `pipeline.py`; the published networks (preset `paper`, model `demi`) in `network_pipeline.py`.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Names = str | Sequence[str] | None
 
 @dataclass(frozen=True)
 class Discovery:
-    """The graph, and a model that predicts with it (None for models that keep none)."""
+    """The graph, and a model that predicts with it (None if no predictor was trained)."""
 
     graph: CausalGraph
     predictor: Predictor | None
@@ -75,14 +74,14 @@ def discover(
     """The causal graph of the dynamics and of every reward in the data.
 
     `data` is Transitions, or any log: the name of a file, a data frame, a replay buffer. `obs`, `action`, `reward`,
-    `episode` and `time` then name its columns, each one name, a list of names or globs such as "joint_*".
+    `episode` and `time` then name its columns; each is one name, a list of names or globs such as "joint_*".
 
-    It ends when everything is settled. `minutes` is a ceiling, and so is `steps` (measured targets; updates of the
-    published networks): what is not settled by then is undecided, and the same call goes on from there if it has a
-    `run` directory. `workers` processes share the work (left out: one for each core), or those of a Ray cluster with
-    `on` "ray" or "ray:HOST:PORT"; the result is the same. Networks (preset paper, model demi, the predictor) compute on
-    `device`: auto, cpu, cuda or cuda:N. With `bootstrap`, everything is repeated on so many resampled logs, and the
-    graph says how often each edge and each variable of a minimal state came out.
+    The call ends when everything is settled. `minutes` is a ceiling, and so is `steps` (measured targets; for the
+    published networks, updates): what is not settled by then is undecided, and the same call continues from there if it
+    has a `run` directory. `workers` processes share the work (by default one per core), or those of a Ray cluster with
+    `on` set to "ray" or "ray:HOST:PORT"; the result is the same. Networks (preset paper, model demi, the predictor) run
+    on `device`: auto, cpu, cuda or cuda:N. With `bootstrap`, discovery is repeated on that many resampled logs, and the
+    graph records how often each edge and each variable of a minimal state was found.
     """
     data = as_transitions(data, Roles.of(obs=obs, action=action, reward=reward, episode=episode, time=time))
     _check_types(steps=steps, minutes=minutes, settings=settings, run=run, knowledge=knowledge)
@@ -91,7 +90,7 @@ def discover(
         return finished
     _check(data, minutes, steps, settings or Settings(), knowledge)
     with files.owned(), notebook_progress(progress) as watched:
-        finished = files.finished()  # again: another process may have ended just before this one could begin
+        finished = files.finished()  # checked again: another process may have finished while this one waited
         graph = finished or fit(
             data, minutes=minutes, steps=steps, settings=settings, seed=seed, knowledge=knowledge, progress=watched,
             files=files, workers=workers, on=on, predict=run is not None, device=device,
@@ -105,7 +104,7 @@ def discover(
 
 
 def lacks_bootstrap(graph: CausalGraph, replicates: int) -> bool:
-    """Whether fewer resampled logs were looked at than asked for."""
+    """Whether the graph has fewer bootstrap replicates than requested."""
     return replicates > (0 if graph.bootstrap is None else graph.bootstrap.replicates)
 
 
@@ -124,7 +123,7 @@ def fit(
     predict: bool = True,
     device: str = "cpu",
 ) -> Discovery:
-    """`discover`, returning the predictor as well (with `predict`)."""
+    """Like `discover`, but returns the predictor as well (with `predict`)."""
     started = clock.perf_counter()
     settings = settings or Settings()
     files = files or RunFiles(None, data, settings, seed, knowledge)
@@ -152,7 +151,7 @@ EXPECTED: dict[str, tuple[Any, str]] = {
     "run": (str | PathLike, "the path of a directory"),
     "knowledge": (Knowledge, "cbm.graph.knowledge.Knowledge"),
 }
-"""What callers may pass, with the words for it."""
+"""Accepted types of the arguments, with the words that name them in messages."""
 
 
 def _check_types(**given: object) -> None:
@@ -165,7 +164,7 @@ def _check_types(**given: object) -> None:
 def _check(
     data: Transitions, minutes: float | None, steps: int | None, settings: Settings, knowledge: Knowledge | None
 ) -> None:
-    """What can be refused is refused before anything is written."""
+    """Refuse invalid calls before anything is written."""
     if len(data) < SHORTEST:
         raise DataError(f"{len(data)} transitions are too few to learn from; at least {SHORTEST} are needed")
     if steps is not None and steps < 1:
@@ -173,7 +172,7 @@ def _check(
     if minutes is not None and not 0 < minutes < math.inf:
         raise DataError(f"minutes must be positive, got {minutes}")
     check_settings(settings)
-    (knowledge or Knowledge()).masks(data.factors.names, list(data.rewards))  # unknown names are found before work
+    (knowledge or Knowledge()).masks(data.factors.names, list(data.rewards))  # raises on unknown names
 
 
 @dataclass
@@ -199,7 +198,7 @@ class _Call:
 
     @cached_property
     def rows(self) -> Transitions:
-        """What networks learn from and are tested on: all rows, or those that are drawn from a map."""
+        """The rows that networks are trained and tested on: all, or a sample of a memory-mapped log."""
         return in_memory(self.data, affordable(self.data, self.settings), self.seed)
 
     def refits(self) -> CausalGraph:
@@ -241,7 +240,7 @@ class _Call:
         return self.rows.split(self.settings.held_out, seed=self.seed)[1]
 
     def predictor(self, graph: CausalGraph) -> Predictor | None:
-        """Small networks that see only the causes found; none beyond the ceiling or for published networks."""
+        """Small networks that see only the causes found; none past the ceiling, or for published networks."""
         late = self.ceiling.deadline is not None and clock.monotonic() > self.ceiling.deadline
         if network_pipeline.published(self.settings) or late or not graph.settled.all():
             return None

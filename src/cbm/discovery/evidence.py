@@ -1,7 +1,8 @@
-"""What refits say of an effect, and the errors that belong to it.
+"""The size of an effect from refits, and the errors that belong to it.
 
-An effect is what refits without an input lose on new episodes, averaged over folds. Its error contains the scatter over
-episodes, the scatter from refit to refit, which shadows and the other folds show, and what models have not fitted.
+An effect is the loss of refits without an input on held-out episodes, averaged over folds. Its error combines the
+scatter over episodes, the scatter between refits, seen in shadows and in the other folds, and misfit: structure that
+the models have not fitted.
 """
 
 from __future__ import annotations
@@ -34,32 +35,33 @@ from cbm.discovery.settings import (
 
 @dataclass
 class Evidence:
-    """What was measured of one part of a target on one fold; arrays over all real inputs."""
+    """Measurements of one part of a target on one fold; arrays cover all real inputs."""
 
     delta: np.ndarray
-    """(J,) nats that a refit without the input loses on new episodes."""
+    """(J,) nats that a refit without the input loses on held-out episodes."""
     stderr: np.ndarray
     """(J,) its standard error over episodes."""
     tested: np.ndarray
-    """(J,) 0: not a candidate. 2: tested alone. 3: tested alone, for the spread of the target. 4: tested alone, for
-    whether the law holds in a row; the error is whole."""
+    """(J,) 0: not a candidate. 2: tested alone. 3: tested alone, as a cause of the target's spread. 4: tested alone, as
+    a cause of exceptions to the law; the error then includes everything."""
     bundled: np.ndarray
-    """(J,) nats that a refit loses without all inputs of its bundle (0 where there is none), and its error."""
+    """(J,) nats that a refit loses without all inputs of the bundle (0 if there is none), and their error."""
     bundled_stderr: np.ndarray
     given_all: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    """(J,) the same given every other input, not only the candidates, where a sum of functions says all; else as
-    `delta`."""
+    """(J,) the same given every other input, not only the candidates, if a sum of functions of single inputs describes
+    the target; otherwise equal to `delta`."""
     shadows: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
-    """(controls, 2) the same of shadows."""
+    """(controls, 2) nats lost without each shadow, and their errors."""
     planted: np.ndarray = field(default_factory=lambda: np.zeros(3))
-    """Nats found of a planted effect, their error, and its true size."""
+    """Nats found of the planted effect, their error, and its true size."""
     loss: np.ndarray = field(default_factory=lambda: np.zeros(3))
-    """Squared error of the model, of a constant, and how many rows were tested."""
+    """Mean squared error of the model and of a constant, and the number of test rows."""
     unfitted: np.ndarray = field(default_factory=lambda: np.zeros(()))
     """Nats that the model still gains when its rows double."""
 
     follows: np.ndarray = field(default_factory=lambda: np.array(-1))
-    """The input that says most of the variable, where it follows from the others but for what models do not fit; -1."""
+    """If the variable follows from the other inputs, except for misfit: the input that explains most of it; otherwise
+    -1."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {name: np.asarray(value) for name, value in vars(self).items()}
@@ -68,8 +70,8 @@ class Evidence:
 def nats_lost(full: np.ndarray, without: np.ndarray, cluster: np.ndarray, tails: bool = False) -> tuple[float, float]:
     """Nats lost without an input, from squared errors (T,) with and without it, and the standard error.
 
-    The difference of two log-likelihoods of Gaussian residuals, or with `tails` of Student's, each with the spread that
-    suits it best; over rows that are independent between clusters only, to first order.
+    The mean difference of two log-likelihoods, Gaussian or, with `tails`, Student's t, each with its best-fitting
+    scale. Rows are independent between clusters only. The error of the fitted scales is of second order and left out.
     """
     with_it, without_it = (_negative_log_likelihood(squares, tails) for squares in (full, without))
     terms = without_it - with_it
@@ -80,7 +82,7 @@ def nats_lost(full: np.ndarray, without: np.ndarray, cluster: np.ndarray, tails:
 
 
 def _negative_log_likelihood(squares: np.ndarray, tails: bool) -> np.ndarray:
-    """(T,) of residuals with these squares, but for a constant."""
+    """(T,) for residuals with these squares, up to a constant."""
     if not tails:
         variance = squares.mean() + FLOOR
         return np.asarray(0.5 * (np.log(variance) + squares / variance))
@@ -89,7 +91,7 @@ def _negative_log_likelihood(squares: np.ndarray, tails: bool) -> np.ndarray:
 
 
 def student_scale(squares: np.ndarray) -> float:
-    """The squared scale at which Student's likelihood of residuals with these squares is highest."""
+    """The squared scale that maximises Student's t likelihood of residuals with these squares."""
     scale = float(np.median(squares)) + FLOOR
     for _ in range(20):
         scale = float(((TAIL_DEGREES + 1) * squares / (TAIL_DEGREES + squares / scale)).mean()) + FLOOR
@@ -97,7 +99,7 @@ def student_scale(squares: np.ndarray) -> float:
 
 
 def heavy_tailed(squares: np.ndarray) -> bool:
-    """Whether residuals with these squares are clearly more likely under Student's distribution than under a normal."""
+    """Whether Student's t describes residuals with these squares clearly better than a normal distribution."""
     half = TAIL_DEGREES / 2
     student = math.lgamma(half) - math.lgamma(half + 0.5) + 0.5 * math.log(TAIL_DEGREES * math.pi)
     gain = 0.5 * math.log(2 * math.pi) - student
@@ -107,30 +109,30 @@ def heavy_tailed(squares: np.ndarray) -> bool:
 
 @dataclass(frozen=True)
 class Pooled:
-    """(K, J) what all folds together say."""
+    """(K, J) evidence of all folds together."""
 
     delta: np.ndarray
     error: np.ndarray
     tested: np.ndarray
     bundled: np.ndarray
-    """Effect of the bundle that an input is in, in its own errors; 0 where there is none. Misfit is not among them: a
-    bundle makes doubt, never an edge."""
+    """Effect of the input's bundle, in standard errors; 0 if it is in none. These errors exclude misfit, since a bundle
+    can only raise doubt and never makes an edge."""
     limit_error: np.ndarray
     """(K,) error of a typical cell."""
     efficiency: np.ndarray
     """(K,) share of a planted effect that was found."""
     settled: np.ndarray
-    """(K,) whether everything that was asked has been answered."""
+    """(K,) whether everything that was requested has been measured."""
     given_all: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    """Effects given every other input, for what is reported of an edge."""
+    """Effects given every other input, reported as the CMI of edges."""
     explained: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    """(K,) nats that all inputs together tell of a target."""
+    """(K,) nats of a target that all inputs together explain."""
     short: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
-    """(K,) whether it was tested on few rows."""
+    """(K,) whether the target was tested on few rows."""
     misfit: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    """(K,) part of every error that comes from what models have not fitted."""
+    """(K,) part of every error that is due to misfit."""
     follows: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
-    """(K,) the input that says most of a target's variable, where that follows from others; -1: it does not."""
+    """(K,) if the target's variable follows from other inputs: the one that explains most of it; otherwise -1."""
 
     @property
     def z(self) -> np.ndarray:
@@ -138,9 +140,10 @@ class Pooled:
 
 
 def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: int, settled: list[bool]) -> Pooled:
-    """`found[p]` is the evidence on part p, of every fold it was measured on; `settled[p]` whether those are all.
+    """`found[p]` is the evidence on part p from every fold on which it was measured; `settled[p]` says whether that is
+    all.
 
-    `share` (K, P) is what each part counts in each target: log-likelihoods of parts add up.
+    `share` (K, P) is the weight of each part in each target: log-likelihoods of parts add up.
     """
     count = len(found)
     scatter = _fit_scatter(found)
@@ -161,12 +164,12 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
         usual = max(usual, parts[0]["planted"][1] / 2)  # a model that uses nothing has shadows without any scatter
         own = np.where(own > 0, own, usual)
         misfit[p], follows[p] = _misfit(parts[0]["loss"], float(parts[0]["unfitted"])), parts[0]["follows"]
-        exact = _exactness(parts[0]["loss"])  # there all folds have the same law left to fit, and err alike
+        exact = _exactness(parts[0]["loss"])  # without noise all folds share the same misfit
         tested[p] = parts[0]["tested"]
-        law = tested[p] != 4  # errors of what is said of exceptions are whole
+        law = tested[p] != 4  # the errors of causes of exceptions include everything already
         within = np.sqrt(own**2 + law * scatter[p] ** 2 * (exact + (1 - exact) / total))
-        apart = _fold_factor(np.stack([part["delta"] for part in parts]), weight, within)
-        error[p] = np.sqrt((apart * within) ** 2 + law * misfit[p] ** 2)
+        factor = _fold_factor(np.stack([part["delta"] for part in parts]), weight, within)
+        error[p] = np.sqrt((factor * within) ** 2 + law * misfit[p] ** 2)
         bundled[p] = np.mean([part["bundled"] for part in parts], 0)
         squares = np.sum([part["bundled_stderr"] ** 2 for part in parts], 0)
         bundled_error[p] = np.sqrt(squares / len(parts) ** 2 + scatter[p] ** 2)
@@ -197,8 +200,8 @@ def pool(found: list[list[dict[str, np.ndarray]]], share: np.ndarray, inputs: in
 def _of_targets(delta: np.ndarray, error: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(K, J) effects on whole targets and their errors, from those on parts (P, J): log-likelihoods add up.
 
-    A cause of any part is a cause: where one part shows it more clearly than the sum, which has the errors of all, that
-    part speaks for the target. Its error then contains that it was the clearest of several (Bonferroni).
+    A cause of any part is a cause of the target. Where the clearest part shows it better than the sum, which has the
+    errors of all parts, that part alone counts. Its error is then enlarged for being the best of several (Bonferroni).
     """
     whole, doubt = share @ delta, np.sqrt(share**2 @ error**2)
     z = np.where(error > 0, delta / np.maximum(error, 1e-12), 0.0)
@@ -216,27 +219,28 @@ def _of_targets(delta: np.ndarray, error: np.ndarray, share: np.ndarray) -> tupl
 
 
 def _fold_factor(delta: np.ndarray, weight: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """(J,) how many times larger the error of a mean over folds is, by how far they (F, J) lie apart.
+    """(J,) factor on the error of a mean over folds, from the scatter of the folds (F, J).
 
-    Refits to other rows differ, too. Three folds show that poorly, so `error` (J,) counts as much as four more.
+    Refits to other rows differ, too. Three folds show this poorly, so `error` (J,) counts like PRIOR_FOLDS more of
+    them.
     """
     total = weight.sum(0)
-    apart = (weight * (delta - (weight * delta).sum(0) / total) ** 2).sum(0) / total  # (total - 1) squared errors
+    apart = (weight * (delta - (weight * delta).sum(0) / total) ** 2).sum(0) / total  # about (total - 1) squared errors
     squares = apart / np.maximum(error, 1e-12) ** 2 + PRIOR_FOLDS
     return np.sqrt(np.maximum(squares / (total - 1 + PRIOR_FOLDS), 1.0))
 
 
 def misfit_of(found: Evidence) -> float:
-    """Error in nats of what the models of a part have not fitted."""
+    """Error in nats due to what the models of a part have not fitted."""
     return _misfit(found.loss, float(found.unfitted))
 
 
 def _misfit(loss: np.ndarray, unfitted: float) -> float:
-    """Error in nats of what a part's models have not fitted, which no number of rows makes smaller.
+    """Error in nats due to what a part's models have not fitted, which does not shrink with more rows.
 
-    Where there is noise it hides behind that. A law without noise leaves nothing but misfit over, and whatever goes
-    with the causes helps against it. A model shows that it is no noise by leaving less with more rows; where these are
-    few, more of them help any model.
+    Where there is noise, misfit is hidden by it. Without noise the residual is nothing but misfit, and any input
+    correlated with the causes helps to reduce it. A residual that shrinks with more rows is also misfit, unless rows
+    are few: then more of them help any model.
     """
     falling = unfitted > UNFITTED and loss[2] >= FEW_TESTED
     return max(MISFIT * _exactness(loss), min(UNFITTED_SHARE * unfitted, MOST_MISFIT) if falling else 0.0)
@@ -248,20 +252,20 @@ def _exactness(loss: np.ndarray) -> float:
 
 
 def _all(of: np.ndarray, yes: np.ndarray) -> np.ndarray:
-    """(K,) whether something holds of every part of a target."""
+    """(K,) whether a condition holds for every part of a target."""
     return np.array([yes[own].all() for own in of], bool)
 
 
 def _explained(loss: np.ndarray) -> float:
-    """Nats that a part owes to its inputs."""
+    """Nats of a part that its inputs explain."""
     return 0.5 * float(np.log(max(loss[1] / loss[0], 1.0)))
 
 
 def _fit_scatter(found: list[list[dict[str, np.ndarray]]]) -> np.ndarray:
-    """(P,) how far refits scatter beyond the error over episodes: a part's own shadows, and those of all others.
+    """(P,) scatter between refits, beyond the error over episodes: from a part's own shadows and those of all others.
 
-    Only what makes an input look useful counts, twice: half of what is useless lies below zero. Others count in units
-    of their errors, since parts differ in size by orders of magnitude.
+    Only positive losses count, and twice: half of all useless inputs lie below zero. Shadows of other parts count
+    relative to their errors, since parts differ in size by orders of magnitude.
     """
     shadows = [np.concatenate([part["shadows"] for part in parts]) if parts else np.zeros((0, 2)) for parts in found]
     seen = [(2 * (np.clip(s[:, 0], 0, None) ** 2).sum(), (s[:, 1] ** 2).sum()) for s in shadows if len(s)]

@@ -1,8 +1,8 @@
 """Rows in which a law does not hold as it does elsewhere: a hand that meets a wall, a block that is pushed.
 
-Where a model fits all but a few rows to a hair, these few make up its error, and what they depend on is lost in it.
-Whether a row is one of them is a question of its own, as whether a block moves: log p(y | x) = log p(exception | x) +
-log p(y | x, exception).
+Where a model fits all but a few rows almost exactly, these few make up its error and hide what they depend on. So
+whether a row is an exception becomes a target of its own, like whether a block moves: log p(y | x) = log p(exception |
+x) + log p(y | x, exception).
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from cbm.discovery.split import Rows
 
 
 def exceptions(refits: Refits, rows: Rows, cluster: np.ndarray) -> np.ndarray | None:
-    """(T,) 1.0 in the rows whose outcome lies far from what models say that have not seen it; None: there are few, or
-    they are too many to be exceptions.
+    """(T,) 1.0 in rows whose outcome is far from the prediction of models that were not fitted to them; None: too few
+    rows to learn from, or too many to be exceptions.
 
-    `cluster` (T,) says which rows are not independent; halves of what was fitted to answer for each other.
+    `cluster` (T,) numbers groups of dependent rows; by cluster, each half of the training rows is predicted from the
+    other.
     """
     left = np.zeros(len(cluster))
     left[rows.kept], left[rows.test] = refits.residual[refits.kept, 0], refits.residual[refits.test, 0]
@@ -38,10 +39,11 @@ def exceptions(refits: Refits, rows: Rows, cluster: np.ndarray) -> np.ndarray | 
     return result if FEWEST_ACTIVE <= many <= MOST_EXCEPTIONS * len(seen) and usual > 0 else None
 
 
-def question_of(
+def exceptions_dataset(
     data: Dataset, part: int, which: np.ndarray, rows: Rows, bundle: np.ndarray
 ) -> tuple[Dataset, Additive]:
-    """A problem of one part: whether a row is an exception, in the rows that another part speaks of."""
+    """A dataset of one part, with its screening: whether a row is an exception, among the rows that another part
+    covers."""
     within = int(data.within[part])
     y = which[:, None] if within < 0 else np.stack([which, data.y[:, within]], 1)
     asked = replace(

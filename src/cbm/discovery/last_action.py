@@ -1,8 +1,9 @@
-"""Logs that do not show all of the state: what was done last tells of the rest, and so does whatever repeats it.
+"""The previous action, for logs that do not show all of the state: it carries information about the rest, and so does
+every variable that repeats it.
 
-A push that acts late, a force, a velocity that nobody measured: they are traces of the last action. A variable that
-only shows what was done last then helps to predict, although nothing depends on it. Models that see the last action
-beside the action need no such variable.
+A push that acts with delay, a force, an unmeasured velocity: each leaves a trace of the previous action. A variable
+that merely shows the previous action then helps to predict, although nothing depends on it. Models that see the
+previous action as an input need no such variable.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from cbm.errors import DataError
 
 
 def with_last_action(data: Transitions) -> Transitions:
-    """The same log with the last action beside each action; variables that repeat it are blank before the step.
+    """The same log with the previous action beside each action; before the step, variables that repeat it are blank.
 
-    As an effect they stay what they are. The first row of an episode has no last action and is left out.
+    As effects they are unchanged. The first row of an episode has no previous action and is left out.
     """
     rows, before = _pairs(data)
     if not len(rows):
@@ -37,9 +38,9 @@ def with_last_action(data: Transitions) -> Transitions:
 
 
 def last_actions(data: Transitions, use: str) -> tuple[Transitions, np.ndarray | None]:
-    """The rows whose last action is known, with it (T, columns); all rows and None where it is not used.
+    """The rows whose previous action is known, with that action (T, columns); all rows and None if it is not used.
 
-    `use` "auto" asks that most rows continue another one of their episode.
+    With `use` "auto", most rows must continue another row of their episode.
     """
     if use == "off":
         return data, None
@@ -52,13 +53,14 @@ def last_actions(data: Transitions, use: str) -> tuple[Transitions, np.ndarray |
 
 
 def action_numbers(action: np.ndarray, factors: Factors) -> np.ndarray:
-    """(T, columns) actions as inputs: a choice as one indicator for each alternative but the last, which follows."""
+    """(T, columns) actions as inputs: a discrete one as an indicator for each alternative but the last, which follows
+    from the others."""
     columns = _numbers(action, factors.discrete_actions)
     return columns if factors.discrete_actions is None else columns[:, : max(1, columns.shape[1] - 1)]
 
 
 def repetitions(data: Transitions) -> np.ndarray:
-    """(d,) booleans: variables that are a linear function of the last action, and so tell nothing beside it."""
+    """(d,) booleans: variables that are a linear function of the previous action, and so add no information to it."""
     rows, before = _pairs(data)
     obs, (_, columns) = data.obs[rows], _columns(data)
     if len(rows) < ROWS_PER_COLUMN * (columns.shape[1] + 1):
@@ -70,7 +72,7 @@ def repetitions(data: Transitions) -> np.ndarray:
 
 
 def _pairs(data: Transitions) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that continue the one before them in their episode, and those rows before."""
+    """Rows that continue another row of their episode, and the rows that they continue."""
     order = np.argsort(data.episode, kind="stable")  # rows of one episode become neighbours
     after, here = data.next_obs[order[:-1]], data.obs[order[1:]]
     same = np.abs(after - here) <= SAME * np.maximum(np.abs(after), np.abs(here))
@@ -82,7 +84,7 @@ def _pairs(data: Transitions) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _columns(data: Transitions) -> tuple[tuple[str, ...], np.ndarray]:
-    """The action as numbers, a choice as one indicator for each alternative, and their names."""
+    """Names and values of the action's columns; a discrete action has one indicator for each alternative."""
     names, choices = data.factors.action_names, data.factors.discrete_actions
     if choices is not None:
         names = tuple(f"{names[0]}={k}" for k in range(choices))

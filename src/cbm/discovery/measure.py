@@ -1,7 +1,7 @@
-"""One part of a target from start to evidence: candidates, refits, controls. A job: a pure function of arrays.
+"""Evidence on one part of a target, on one fold: candidates, refits, controls. Each job is a pure function of arrays.
 
-Candidates are pruned in groups before each of those left is tested alone: a model without the weaker half that
-predicts new episodes as well has no need of any of them, and fewer useless inputs make sharper tests.
+Candidates are pruned in groups before each remaining one is tested alone: if a model without the weaker half predicts
+held-out episodes as well, it needs none of that half, and tests are sharper with fewer useless inputs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from cbm.discovery.candidates import Candidates, seen
 from cbm.discovery.dataset import Dataset
 from cbm.discovery.evidence import Evidence, misfit_of, nats_lost, student_scale
-from cbm.discovery.exceptions import exceptions, question_of
+from cbm.discovery.exceptions import exceptions, exceptions_dataset
 from cbm.discovery.refit import Refits, Structure
 from cbm.discovery.screen import Additive, additive, tree_gains
 from cbm.discovery.settings import (
@@ -44,7 +44,7 @@ from cbm.discovery.trees import Trees
 
 
 def screen_job(shared: Mapping[str, np.ndarray], problem: str) -> dict[str, np.ndarray]:
-    """The closed form on all inputs, on the rows that fold 0 learns from."""
+    """Screen all inputs with the closed form, on the rows that fold 0 is fitted to."""
     data = Dataset.load(shared, problem)
     return {k: np.asarray(v) for k, v in vars(additive(data, np.flatnonzero(data.fold != 0))).items()}
 
@@ -54,20 +54,21 @@ def part_job(
     candidates: list[int] | None = None, structure: list[float] | None = None, spread: bool = True,
     pairs: bool = True, value: bool = False, exceptional: list[int] | None = None,
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """Evidence on one part of a target and one fold. `own` is the input that the part is a change of (-1: of none).
+    """Evidence on one part of a target and one fold. `own` is the input whose change the part is (-1: it is not a
+    change).
 
-    `value`: the next value is predicted after all, as an earlier fold has found it better to do.
+    `value`: predict the next value instead of the change, because an earlier fold found that better.
 
-    `spread`: whether causes of how far the target scatters are sought, too. `pairs`: whether models see differences.
+    `spread`: also look for causes of the target's spread. `pairs`: models see differences of two variables.
 
-    `cells`, `candidates` and `structure` come from an earlier fold: then only those cells are tested, and of the
-    `exceptional` ones, what they say of exceptions to the law.
+    `cells`, `candidates` and `structure` come from an earlier fold: then only those cells are tested, and the
+    `exceptional` ones as causes of exceptions to the law.
     """
     data, screened = _load(shared, problem)
     work = _Part(data, screened, part, fold, own, pairs, value)
     if candidates is None:
         found = work.search(spread)
-        if work.forgets(found):  # what it was tells nothing of what it will be, beside the others
+        if work.is_memoryless(found):  # given the other inputs, its own past says nothing about its next value
             value = True
             work = _Part(data, screened, part, fold, own, pairs, value)
             found = work.search(spread)
@@ -90,7 +91,7 @@ _cache: dict[Any, Any] = {}
 
 
 def _load(shared: Any, problem: str) -> tuple[Dataset, Additive]:
-    """The arrays of a problem, once in each process."""
+    """The arrays of a problem, loaded once per process."""
     key = (str(getattr(shared, "path", id(shared))), problem)
     if _cache.get("key") != key:
         _cache.clear()
@@ -101,11 +102,11 @@ def _load(shared: Any, problem: str) -> tuple[Dataset, Additive]:
 
 
 class _Part(Candidates):
-    """From the inputs in view to evidence."""
+    """Takes one part from the inputs in view to evidence."""
 
     def search(self, spread: bool, looked: tuple[np.ndarray, Trees] | None = None) -> Evidence:
-        """Candidates from two looks at everything, without those of no use; a third look at what their model leaves
-        over, which brings back what was dropped by mistake; then each candidate alone."""
+        """Choose candidates by two screens of all inputs and prune them; look at their model's residual, to restore
+        those dropped by mistake; then test each candidate alone."""
         score, trees = looked or self.scores()
         self.candidates = self._chosen(score)
         refits = self._prune(self._refits(self.y), score)
@@ -120,7 +121,7 @@ class _Part(Candidates):
         found = self._empty(refits)
         self._test(found, refits, self.candidates)
         refits = self._without_harm(found, refits)
-        # Of a mean that is not fully explained, the rest would look like spread.
+        # Trees leave part of the mean unexplained, and that remainder would look like spread.
         if spread and (refits.structure.rounds == 0 or found.loss[0] > LITTLE * found.loss[1]):
             self._add_spread(found, refits, trees)
         if spread:
@@ -131,7 +132,7 @@ class _Part(Candidates):
         return found
 
     def retest(self, candidates: list[int], cells: list[int], exceptional: list[int], structure: Structure) -> Evidence:
-        """The cells that another fold left open; of the `exceptional` ones, whether the law holds."""
+        """Test the cells that another fold left open; the `exceptional` ones as causes of exceptions to the law."""
         self.candidates = candidates
         refits = self._on_all_rows(self._refits(self.y, structure))
         found = self._empty(refits)
@@ -143,7 +144,7 @@ class _Part(Candidates):
         return found
 
     def _without_harm(self, found: Evidence, refits: Refits) -> Refits:
-        """Without candidates that make the model worse: what it learns of them by chance hides what others do."""
+        """Drop candidates that make the model worse: what it fits to them by chance hides the effects of others."""
         dropped = False
         while (worst := self._most_harmful(found)) is not None:
             self.candidates.remove(worst)
@@ -156,18 +157,19 @@ class _Part(Candidates):
         return refits
 
     def _most_harmful(self, found: Evidence) -> int | None:
-        """The candidate whose absence helps the model most, by more than chance; bundles stay whole."""
+        """The candidate whose removal improves the model most, by more than chance; bundles stay whole."""
         harm = {j: -found.delta[j] for j in self.candidates if j not in self.always and self.bundle[j] < 0}
         harm = {j: nats for j, nats in harm.items() if nats > max(HARMFUL * found.stderr[j], NEGLIGIBLE)}
         return max(harm, key=lambda j: harm[j]) if harm else None
 
     def _bundles(self) -> list[list[int]]:
-        """Candidates that hardly vary apart."""
+        """Groups of candidates that hardly vary independently of each other."""
         bundles = [[j for j in self.candidates if self.bundle[j] == b] for b in np.unique(self.bundle[self.candidates])]
         return [members for members in bundles if len(members) > 1 and self.bundle[members[0]] >= 0]
 
     def _worth(self, refits: Refits, j: int) -> tuple[float, float]:
-        """Nats lost without an input, and the error; a weak effect must also hold against better models without it."""
+        """Nats lost without an input, and their error; a weak effect must also hold against better models without the
+        input."""
         delta, stderr = self._loss_without(refits, {j})
         if CONCEIVABLE * stderr < delta < max(WEAK, WEAK_SHARE * self._explained(refits)):
             for full, without in refits.challenged(j):
@@ -177,7 +179,7 @@ class _Part(Candidates):
         return delta, stderr
 
     def _explained(self, refits: Refits) -> float:
-        """Nats that the part owes to all its inputs."""
+        """Nats of this part that all its inputs together explain."""
         constant = float(((refits.y[refits.test] - refits.mean) ** 2).sum(1).mean())
         return 0.5 * float(np.log((constant + FLOOR) / (refits.full.mean() + FLOOR)))
 
@@ -194,7 +196,7 @@ class _Part(Candidates):
         return found
 
     def _test(self, found: Evidence, refits: Refits, cells: list[int]) -> None:
-        """Each input alone, and each bundle of inputs that hardly vary apart."""
+        """Test each input alone, and each bundle of inputs that hardly vary independently."""
         if self.before is not None and self.within < 0 and self.own in cells:
             self._test_own(found, refits)
         for j in cells:
@@ -207,12 +209,13 @@ class _Part(Candidates):
             alone = [j for j in members if j in cells and j != self.own]
             if delta > SURE * stderr and (found.delta[alone] < SURE * found.stderr[alone]).all():
                 for j in alone:
-                    own, error = self._nats(refits, *refits.apart(j, self.cluster))
+                    own, error = self._nats(refits, *refits.with_own_variation(j, self.cluster))
                     if own * found.stderr[j] > found.delta[j] * error:
                         found.delta[j], found.stderr[j] = own, error
 
     def _test_own(self, found: Evidence, refits: Refits) -> None:
-        """What is lost without the variable's own past, by models of its next value."""
+        """Nats lost without the variable's own past: models of its next value without it against models of its
+        change."""
         value, j = refits.of_value(self.own), self.own
         found.delta[j], found.stderr[j] = self._nats(refits, refits.full, value.full)
         found.tested[j] = 2
@@ -221,19 +224,19 @@ class _Part(Candidates):
         if left > OWN_VARIATION and found.delta[j] > SURE * MOST_MISFIT:
             return
         unfitted = max(self._unfitted(value), 0.0)
-        # Nothing stands in better for what models do not fit than the value before: its share is twice the usual one.
+        # No other input makes up for misfit as well as the previous value does: its share of the misfit is doubled.
         found.stderr[j] = np.hypot(found.stderr[j], min(2 * UNFITTED_SHARE * unfitted, MOST_MISFIT))
         if left < NOISY or (left < OWN_VARIATION and unfitted > UNFITTED):
             use = self.wald if value.gains is None else value.gains
             found.follows = np.array(max((i for i in self.candidates if i != j), key=lambda i: use[i], default=-1))
 
-    def forgets(self, found: Evidence) -> bool:
-        """Whether the next value follows from the others as well as the change does from all."""
+    def is_memoryless(self, found: Evidence) -> bool:
+        """Whether the next value is predicted from the other inputs as well as the change is from all inputs."""
         tested = self.own >= 0 and found.tested[self.own] == 2
         return bool(tested and found.delta[self.own] < SURE * found.stderr[self.own])
 
     def _add_spread(self, found: Evidence, refits: Refits, trees: Trees) -> None:
-        """Causes of how far a target scatters, beside those of where it lies."""
+        """Add causes of the target's spread to those of its mean."""
         left = self._left_over(refits)[:, :1]
         unit = 1.4826 * float(np.median(np.abs(left[self.rows.fit])))
         if self.discrete or found.loss[0] < NOISY or unit < 1e-3 * left[self.rows.fit].std():
@@ -261,14 +264,14 @@ class _Part(Candidates):
             self.candidates = before
 
     def _add_exceptions(self, found: Evidence, refits: Refits, cells: list[int] | None = None) -> None:
-        """Causes of whether the law holds in a row, where they show more clearly than in what it says; or just some
-        cells, for which another fold has found it so. The errors contain what these models have not fitted."""
+        """Add causes of whether the law holds in a row, where that shows them more clearly than the law itself; or only
+        `cells`, for which another fold found this. Their errors include the misfit of these models."""
         which = exceptions(refits, self.rows, self.data.cluster) if refits.structure.tails else None
         if which is None:
             return
-        asked, screened = question_of(self.data, self.part, which, self.rows, self.bundle)
+        asked, screened = exceptions_dataset(self.data, self.part, which, self.rows, self.bundle)
         work = _Part(asked, screened, 0, self.fold, -1, self.pairs)
-        work.asks = True
+        work.about_exceptions = True
         looked = work.scores()
         unclear = found.delta < SURE * np.maximum(found.stderr, 1e-12)
         if cells is None and not (unclear & (looked[0][: self.data.inputs] > 1)).any():
@@ -286,9 +289,9 @@ class _Part(Candidates):
             found.delta[j], found.stderr[j], found.tested[j] = answer.delta[j], stderr[j], 4
 
     def _report(self, found: Evidence, structure: Structure) -> None:
-        """CMI as the method defines it is given everything else; candidates that were pruned are a part of that.
+        """Record CMI given all other inputs, as the method defines it: pruned candidates belong to the condition too.
 
-        Of what was no candidate, the closed form has the only estimate.
+        For inputs that were no candidates, the closed form has the only estimate.
         """
         nats, additive = (
             self.nats[: self.data.inputs],
@@ -305,7 +308,8 @@ class _Part(Candidates):
         found.planted = np.array(self._planted(refits, shadow, column, float(found.shadows[:, 1].mean())))
 
     def _unfitted(self, refits: Refits) -> float:
-        """Nats that the models still gain when their rows double: what noise leaves over does not shrink with rows."""
+        """Nats that the models still gain when their rows double; a residual that is all noise does not shrink with
+        more rows."""
         half = self.data.cluster[self.rows.fit] % 2 == 0
         if not (refits.structure.order or refits.structure.rounds) or not half.any():
             return 0.0
@@ -313,13 +317,13 @@ class _Part(Candidates):
         return nats_lost(full, other, np.arange(len(full)), refits.structure.tails)[0] if len(full) else 0.0
 
     def _planted(self, refits: Refits, shadow: int, column: int, error: float) -> tuple[float, float, float]:
-        """What the same models find of an effect of known size that a shadow is given, a step at its mean; its error;
-        and that size: large enough to be told from the `error` of a shadow without any."""
+        """Nats that the same models find of an effect planted on a shadow (a step at its mean), their error, and the
+        true size: large enough to stand out from `error`, that of a shadow without an effect."""
         nats = max(PLANTED, SURE * error)
         z = refits.columns[:, column]
         step = np.where(z > z.mean(), 1.0, -1.0)
         noise = refits.full.mean() / refits.y.shape[1] + FLOOR
-        if refits.structure.tails:  # as much noise as a Gaussian of the same information about a shift
+        if refits.structure.tails:  # variance of a Gaussian with the same Fisher information about a shift
             noise = student_scale(refits.full) * (TAIL_DEGREES + 3) / (TAIL_DEGREES + 1)
         size = np.sqrt(np.expm1(2 * nats) * noise)
         other = refits.relabelled(refits.y + size * step[:, None])

@@ -1,7 +1,7 @@
-"""Networks: the published estimators from start to verdicts, and the predictor that sees only the causes found.
+"""Networks: the published estimators from training to verdicts, and the predictor that sees only the causes found.
 
-Preset `paper` (one network for each pair) and model `demi` are trained for a number of updates and judged by the
-paper's threshold. Where time runs out first, nothing is claimed.
+Preset `paper` (one network per pair) and model `demi` are trained for a number of updates and judged by the paper's
+threshold. If time runs out first, nothing is claimed.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Report = Callable[[str, float, dict[str, float]], None]
 
 
 def published(settings: Settings) -> bool:
-    """Whether the settings ask for an estimator as it was published, and not for refits."""
+    """Whether the settings ask for a published estimator instead of refits."""
     return settings.architecture == "pairwise" or settings.model == "demi"
 
 
 @dataclass(frozen=True)
 class NetworkVerdicts:
-    """What the published networks say."""
+    """Results of the published networks."""
 
     dynamics: Dynamics
     verdicts: Verdicts
@@ -52,7 +52,7 @@ def run_networks(
     train: Transitions, held: Transitions, settings: Settings, seed: int, deadline: float | None, steps: int | None,
     checkpoint: Checkpoint, report: Report, device: str = "cpu",
 ) -> NetworkVerdicts:  # fmt: skip
-    """Dynamics, then all rewards as one dataset; `steps` updates of the former (left out: as the settings say)."""
+    """Dynamics, then all rewards as one dataset; `steps` updates of the former (None: as the settings say)."""
     steps = steps or settings.updates
     dynamics = dynamics_dataset(train, held, settings.shadows, seed, settings.differences)
     place = torch.device(device)
@@ -71,7 +71,7 @@ def _judge_dataset(
     name: str, dataset: TensorDataset, settings: Settings, seed: int, deadline: float | None, steps: int,
     checkpoint: Checkpoint, report: Report,
 ) -> Verdicts:  # fmt: skip
-    """Train, measure, decide. Finished parts are taken from the checkpoint."""
+    """Train, measure, decide. Finished stages are taken from the checkpoint."""
     shape = (len(dataset.targets), dataset.real_inputs)
     if not dataset.targets:
         empty = np.zeros(shape)
@@ -95,7 +95,7 @@ def _judge_dataset(
 
 
 def _stored(checkpoint: Checkpoint, name: str, dataset: TensorDataset) -> np.ndarray:
-    """An array of a finished part, one number for each target and input."""
+    """An array of a finished stage, with one number for each target and input."""
     array, shape = checkpoint.array(name), (len(dataset.targets), dataset.inputs)
     if array.shape != shape or array.dtype.kind != "f":
         raise ValueError(f"{name} has shape {array.shape} of {array.dtype}, expected numbers of shape {shape}")
@@ -103,7 +103,7 @@ def _stored(checkpoint: Checkpoint, name: str, dataset: TensorDataset) -> np.nda
 
 
 def _open(shape: tuple[int, int]) -> Verdicts:
-    """Nothing is claimed."""
+    """Verdicts that claim nothing."""
     zeros, no = np.zeros(shape), np.zeros(shape, bool)
     undecided, why = np.full(shape, "undecided"), np.full(shape, UNSETTLED)
     return Verdicts(zeros, zeros, zeros, no, undecided, why, no, np.full(shape[0], np.nan))
@@ -112,7 +112,8 @@ def _open(shape: tuple[int, int]) -> Verdicts:
 def train(
     name: str, trainer: Trainer, budget: Budget, checkpoint: Checkpoint, report: Report, deadline: float | None = None
 ) -> bool:
-    """Run a trainer to the end of its budget, from the checkpoint if that stands in this stage; False: no time."""
+    """Run a trainer to the end of its budget, from the checkpoint if that was written in this stage; False: out of
+    time."""
     if checkpoint.notes.get("stage") == name and checkpoint.running:
         with usable(checkpoint.place):
             trainer.restore(checkpoint.running)
@@ -157,7 +158,7 @@ def train_predictor(
 ) -> Predictor | None:  # fmt: skip
     """Small networks, one for each variable, that see only its causes."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)  # beside other work, two threads are slower than one
+    torch.set_num_threads(1)  # next to other work, two threads are slower than one
     try:
         train_rows, held_rows = data.split(settings.held_out, seed=seed)
         dynamics = dynamics_dataset(train_rows, held_rows, settings.shadows, seed, settings.differences)
@@ -172,7 +173,7 @@ def train_predictor(
             restore_parameters(local, name, checkpoint)
         else:
             updates = Budget(steps=settings.prediction_updates)
-            fast = replace(settings, learning_rate=3 * settings.learning_rate)  # small networks bear it
+            fast = replace(settings, learning_rate=3 * settings.learning_rate)  # small networks tolerate it
             train(name, Trainer(local, dataset, fast, seed + 4), updates, checkpoint, report)
             checkpoint.keep(**{f"{name}.done": np.ones(1), **named_parameters(local, name)})
         return Predictor(data.factors, dynamics, local)

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 EVERY = 0.25
-"""Seconds between two changes of the line; each is a message to the browser and stays in the file."""
+"""Seconds between two updates of the line; each is a message to the browser and is kept in the file."""
 
 
 @contextmanager
 def notebook_progress(given: Callable[[str, float], None] | None) -> Iterator[Callable[[str, float], None] | None]:
-    """What was given, or in a notebook a line of our own; elsewhere nothing, as scripts expect."""
+    """The given callback, or in a notebook a line of our own; elsewhere nothing, as scripts expect."""
     display = None if given is not None else notebook_display()
     if display is None:
         yield given

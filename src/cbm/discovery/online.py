@@ -1,7 +1,7 @@
-"""Discovery while data come in, for learning dynamics beside a policy.
+"""Discovery on growing data, to learn the dynamics next to a policy.
 
-Two ways to use it: `learn(train, held, updates)` on everything seen so far, which fits scales and knots again as the
-data grows; or, with fixed scales from warm-up data, `update(batch)` for single steps and `evaluate(held)`.
+There are two ways to use it: `learn(train, held, updates)` on all data so far, which refits scales and knots as the
+data grow; or, with scales fixed by warm-up data, `update(batch)` for single steps and `evaluate(held)`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DynamicsSource:
 
 
 class OnlineDiscovery:
-    """A dynamics graph that follows the data; `factors` stand in for warm-up data where there are none."""
+    """A dynamics graph that is updated with the data; `factors` describe the variables if there are no warm-up data."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class OnlineDiscovery:
             self.estimator.refit(*warm_up.split(self.settings.held_out, seed=seed))
 
     def learn(self, train: Transitions, held: Transitions, updates: int) -> dict[str, float]:
-        """Gradient steps on all rows so far, and a measurement on held-out ones; returns mean losses."""
+        """Gradient steps on all rows so far, then a measurement on held-out rows; returns mean losses."""
         return self.estimator.learn(train, held, updates)
 
     def update(self, batch: Transitions) -> dict[str, float]:
@@ -71,7 +71,7 @@ class OnlineDiscovery:
         return {name: float(value) for name, value in numbers.items()}
 
     def evaluate(self, held: Transitions) -> np.ndarray:
-        """Move the running CMI towards its value on held-out transitions; returns it, shadows left out."""
+        """Move the running CMI towards its value on held-out transitions; returns it without shadows."""
         fitted = self.estimator.fitted
         assert fitted is not None, "an evaluation needs warm-up data"
         self.estimator.calls += 1  # other rows each time
@@ -81,7 +81,7 @@ class OnlineDiscovery:
         return above_shadows(cmi, fitted.dataset.real_inputs)[:, : fitted.dataset.real_inputs]
 
     def graph(self) -> CausalGraph:
-        """The graph as it stands; before the first evaluation every cell is an undecided edge."""
+        """The current graph; before the first evaluation every cell is an undecided edge."""
         fitted, verdicts = self.estimator.fitted, self.estimator.verdicts()
         if fitted is None or verdicts is None:
             return undecided_graph(self.factors, self.settings)
@@ -92,7 +92,7 @@ class OnlineDiscovery:
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that `learn` changes; `restore` undoes it."""
+        """Everything that `learn` changes; `restore` is the inverse."""
         return self.estimator.tensors()
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
@@ -100,7 +100,7 @@ class OnlineDiscovery:
 
 
 def undecided_graph(factors: Factors, settings: Settings) -> CausalGraph:
-    """No edge is excluded, and none is sure."""
+    """The graph before any evidence: no edge is excluded, and none is certain."""
     shape = (len(factors), len(factors) + 1)
     return CausalGraph(
         variables=factors.names,

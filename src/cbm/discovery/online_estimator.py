@@ -1,8 +1,8 @@
 """The online estimator: a masked model on growing data, and the running CMI of its inputs.
 
-Behaviour improves while it is watched, and with it the range and the shape of the data. So scales, knots and targets
-are fitted to the data at hand, and again whenever there is twice as much; the weights are carried over, since knots
-are quantiles and mean nearly the same as before. Everything that changes is in `tensors()`.
+While the policy improves, the range and the distribution of the data change. So scales, knots and targets are fitted to
+the data at hand, and fitted again whenever the data have doubled; the weights are carried over, since knots are
+quantiles and mean nearly the same as before. Everything that changes is in `tensors()`.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from cbm.discovery.tensor_dataset import Rows, TensorDataset
 from cbm.discovery.train import Trainer
 from cbm.errors import DataError
 
-AGAIN, ENOUGH = 4, 800  # times as many updates of the networks that look again, and how many are enough for these
+AGAIN, ENOUGH = 4, 800  # refinement gets AGAIN times as many updates, at most ENOUGH
 
 
 def unfinished(settings: Settings) -> Settings:
-    """Judge as befits models that are still in training.
+    """Settings for judging models that are still in training.
 
-    Their leave-one-out halves lag behind, so that outcomes must say what an input is worth: what the full model
-    believes always favours it.
+    Their leave-one-out parts lag behind the full model, whose expectations therefore overrate every input; so the loss
+    at the outcomes decides.
     """
     return replace(settings, expected=False, smallest_effect=max(ONLINE_SMALLEST, settings.smallest_effect))
 
@@ -60,7 +60,7 @@ class Source(Protocol):
     def fit(
         self, train: Transitions, held: Transitions, settings: Settings, seed: int
     ) -> tuple[TensorDataset, dict[str, Tensor]]:
-        """A dataset fitted to these rows, and what else was found out on the way."""
+        """A dataset fitted to these rows, and other facts found on the way."""
         ...
 
     def rows(self, dataset: TensorDataset, data: Transitions, rng: np.random.Generator) -> Rows:
@@ -70,13 +70,13 @@ class Source(Protocol):
 
 @dataclass
 class Fitted:
-    """What one fit made: a dataset without rows, its model in training, and notes of the source."""
+    """The result of one fit: a dataset without rows, its model in training, and the facts that the source found."""
 
     dataset: TensorDataset
     trainer: Trainer
     notes: dict[str, Tensor]
     rows: int
-    """How many rows there were to learn from."""
+    """Number of training rows."""
 
 
 class OnlineEstimator:
@@ -86,7 +86,8 @@ class OnlineEstimator:
         self, source: Source, settings: Settings, seed: int, memory: float = ONLINE_MEMORY, keep_in_doubt: bool = False,
         device: str = "cpu",
     ):  # fmt: skip
-        """`keep_in_doubt`: an input counts unless it is seen to be of no use; else only if it is seen to be of use."""
+        """With `keep_in_doubt` an input counts unless it was shown to be useless; otherwise only if it was shown to be
+        useful."""
         if settings.model == "demi":
             raise DataError("model demi trains in two phases and cannot follow growing data; use implicit or explicit")
         self.source, self.settings, self.seed, self.memory = source, settings, seed, memory
@@ -94,11 +95,11 @@ class OnlineEstimator:
         self.fitted: Fitted | None = None
         self.calls = 0
         self.seen = 0
-        """Rows to learn from, at the last call."""
+        """Number of training rows at the last call."""
         self.running: np.ndarray | None = None
         """(2, d, inputs) running CMI and its standard error, by the target's index; infinite where there is none."""
         self.again: np.ndarray | None = None
-        """The same of the refined estimates, relative to shadows."""
+        """The same for the refined estimates, relative to shadows."""
 
     # Learning
 
@@ -129,7 +130,7 @@ class OnlineEstimator:
         return {name: float(value) / steps for name, value in total.items()} | {"rows": float(len(train))}
 
     def refit(self, train: Transitions, held: Transitions) -> Fitted:
-        """Scales, knots and targets for the data as it now is; weights go on where they can."""
+        """Fit scales, knots and targets to the present data; weights are carried over where possible."""
         rng = np.random.default_rng([self.seed, 12])
         some, others = (_some(part, FIT_ROWS, rng) for part in (train, held))
         dataset, notes = self.source.fit(some, others, self.settings, self.seed)
@@ -147,7 +148,7 @@ class OnlineEstimator:
         return trainer
 
     def _prepare(self, trainer: Trainer, dataset: TensorDataset, pool: Rows, kept_out: Rows) -> None:
-        """Give the trainer this call's rows, and let it drop more often what is in doubt."""
+        """Give the trainer this call's rows, and let it drop inputs in doubt more often."""
         trainer.dataset = replace(dataset, train=pool)
         trainer.rows = torch.arange(len(pool), device=pool.device)
         size = min(ONLINE_WATCHED, len(pool), len(kept_out))
@@ -173,14 +174,15 @@ class OnlineEstimator:
         self.running = self._moved(self.running, found)
 
     def refine(self, dataset: TensorDataset, updates: int) -> None:
-        """The same with networks of their own, for what is left of each target's inputs."""
+        """The same with small networks of their own, for the inputs of each target that were not ruled out."""
         look = refine_until_settled if self.keep_in_doubt else refine
         found = look(dataset, self._first(), self.settings, updates, self.seed + self.calls)
-        before = None if self.keep_in_doubt else self.again  # what has come out of doubt must not wait
+        before = None if self.keep_in_doubt else self.again  # a settled doubt must act at once
         self.again = self._moved(before, found)
 
     def _moved(self, running: np.ndarray | None, found: Estimate) -> np.ndarray:
-        """Running values after one more measurement; what was infinite begins with it, what is now becomes unknown."""
+        """Running values after one more measurement; infinite ones start with it, and values that are infinite now
+        become unknown."""
         assert self.fitted is not None
         dataset, new = self.fitted.dataset, np.stack([found.cmi, found.stderr])
         result = np.full((2, dataset.variables, dataset.inputs), np.inf) if running is None else running.copy()
@@ -189,7 +191,7 @@ class OnlineEstimator:
         return result
 
     def _first(self) -> Estimate:
-        """(K, inputs) of the running model, relative to its shadows."""
+        """(K, inputs) running CMI of the masked model, relative to its shadows."""
         assert self.fitted is not None and self.running is not None
         dataset = self.fitted.dataset
         cmi, stderr = self.running[:, [target.index for target in dataset.targets]]
@@ -214,9 +216,9 @@ class OnlineEstimator:
         again = self.again[:, [target.index for target in dataset.targets], :real]
         seen = np.isfinite(again[0])
         strongest = np.maximum(strongest, np.where(seen, again[0], 0.0).max(1, initial=0.0))
-        if self.keep_in_doubt:  # the second look decides, unless the first is sure that there is nothing
+        if self.keep_in_doubt:  # refinement decides, unless the first estimate surely rules the input out
             second = first[0] + 2 * first[1] >= judged(first).thresholds
-        else:  # both must see an effect
+        else:  # both estimates must see an effect
             second = again[0] < first[0]
         both = np.where(seen & second, again, first)
         trusted = confirmed(judged(first).edge, judged(both).edge, seen)
@@ -259,12 +261,12 @@ def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _some(data: Transitions, most: int, rng: np.random.Generator) -> Transitions:
-    """At most so many rows, drawn at random, in their order."""
+    """At most `most` rows, drawn at random, in their order."""
     if len(data) <= most:
         return data
     return data.select(np.sort(rng.choice(len(data), most, replace=False)))
 
 
 def _episodes(data: Transitions, most: int, rng: np.random.Generator) -> Transitions:
-    """About so many rows of whole episodes, in their order."""
+    """About `most` rows of whole episodes, in their order."""
     return data.select(np.sort(pick_rows(data.episode, most, int(rng.integers(2**31)))))

@@ -1,7 +1,7 @@
-"""The parents of one task's reward, learned while data come in.
+"""The parents of one task's reward, learned on growing data.
 
 The same masked estimator as for the dynamics, on (next state; context) -> reward: the full model, one model without
-each variable, and the CMI between them on held-out episodes.
+each variable, and the CMI from the two on held-out episodes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from cbm.discovery.settings import REWARD_SHARE, Settings
 from cbm.discovery.tensor_dataset import Rows, TensorDataset, reward_dataset, reward_rows
 from cbm.errors import unknown_name
 
-WIDTH, BATCH, ROWS = 128, 320, 6000  # one target needs fewer units, and affords more rows
+WIDTH, BATCH, ROWS = 128, 320, 6000  # one target needs fewer hidden units, so larger batches are affordable
 
 
 class RewardSource:
-    """s_{t+1} (with the context always in view) -> the reward of one task, or (s_t, a_t) -> it."""
+    """s_{t+1} (with the context always in view) -> the reward of one task; or from (s_t, a_t)."""
 
     def __init__(self, task: str, state_action: bool):
         self.task, self.state_action = task, state_action
@@ -42,7 +42,7 @@ class RewardSource:
 
 
 class OnlineReward:
-    """A reward model theta_rew that follows the data (Algorithm 1, line 7) and its dependencies (line 8)."""
+    """A reward model theta_rew that is updated with the data (Algorithm 1, line 7), and its dependencies (line 8)."""
 
     def __init__(self, task: str, settings: Settings | None = None, seed: int = 0, device: str = "cpu"):
         self.task = task
@@ -57,7 +57,8 @@ class OnlineReward:
         return self.estimator.learn(train, held, updates)
 
     def verdicts(self) -> Verdicts | None:
-        """(1, inputs) about the state variables, then the action and context if there are any; None before data."""
+        """(1, inputs) verdicts on the state variables, then on action and context if there are any; None before any
+        data."""
         return self.estimator.verdicts()
 
     def tensors(self) -> dict[str, Tensor]:
@@ -68,7 +69,7 @@ class OnlineReward:
 
 
 def reward_settings(settings: Settings) -> Settings:
-    """Those of the dynamics, with a network and a measurement that fit one target."""
+    """The settings of the dynamics, with a network and a measurement of the size that one target needs."""
     width, rows = min(WIDTH, settings.width), min(ROWS, settings.evaluation_rows)
     share = max(REWARD_SHARE, settings.strongest_share)
     smaller = replace(settings, width=width, batch=max(BATCH, settings.batch), evaluation_rows=rows)

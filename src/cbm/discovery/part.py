@@ -1,4 +1,4 @@
-"""One part of a target on one fold: its rows, the inputs in view as columns, and what the closed form says of them."""
+"""One part of a target on one fold: its rows, the columns of the inputs in view, and the closed form's results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Part:
         self.wald, self.grouped = screened.wald[self.columns].max(0), screened.grouped[self.columns].max(0)
         self.bundle = screened.bundle
         self.shows_action = screened.repeats
-        """The action, or the one before, is always in view."""
+        """Inputs that merely repeat the action, or the previous action: that is in view anyway."""
         self.candidates: list[int] = []
         self.structure = Structure()
         self.discrete = bool(data.discrete[part])
@@ -35,8 +35,8 @@ class Part:
         self.shadows = [int(j) for j in np.arange(data.inputs, int(data.owner.max()) + 1)]
         self.seen = self._seen()
         self.before = data.before(part, self.own)
-        self.asks = False
-        """Whether it asks about the rows of another part, and shares its trees with no other."""
+        self.about_exceptions = False
+        """Whether it predicts the exceptions to another part's law; it then shares its trees with no other part."""
         self.value = value
         if value:
             after = self.y[:, 0] + data.before(part, own)
@@ -50,7 +50,8 @@ class Part:
         self.cluster = np.unique(self.data.cluster[self.rows.test], return_inverse=True)[1]
 
     def _seen(self) -> list[int]:
-        """Inputs that are looked at: all, or of very many the most useful ones, their mates, and shadows."""
+        """Inputs in view: all, or in a wide log the most useful ones and their bundles, those always in view, and
+        shadows."""
         inputs = self.data.inputs
         if inputs <= MOST_SEEN:
             return [*range(inputs), *self.shadows]
@@ -58,14 +59,15 @@ class Part:
         return sorted({*best, *self._mates(best), *self.always, *self.shadows})
 
     def _mates(self, chosen: list[int]) -> list[int]:
-        """Inputs that hardly vary apart from those chosen, or from each other while they show together."""
+        """Inputs that hardly vary independently of the chosen ones, or of each other where they matter as a group."""
         inputs = self.data.inputs
         bundles = set(self.bundle[chosen]) | set(self.bundle[:inputs][self.grouped[:inputs] > BUNDLED])
         mates = np.flatnonzero(np.isin(self.bundle[:inputs], list(bundles - {-1})) & ~self.shows_action[:inputs])
         return [int(j) for j in mates]
 
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
-        """(T, C) columns of what is seen, and differences of two of them; (C, 2) the inputs they belong to."""
+        """(T, C) columns of the inputs in view, and differences of two of them; (C, 2) the inputs that each column
+        belongs to."""
         data = self.data
         chosen = np.flatnonzero(np.isin(data.owner, self.seen))
         x, owner = data.columns[:, chosen], data.owner[chosen]
@@ -80,7 +82,8 @@ class Part:
         return np.concatenate([x, more, between], 1), owners
 
     def _look(self) -> None:
-        """What the closed form says of this part: known already, unless the part speaks of some rows only."""
+        """Set the closed form's results: known already, unless the part covers some rows only or predicts the next
+        value."""
         if self.within < 0 and not self.value:
             self.residual, self.nats = self.screened.residual[:, self.columns], self.screened.nats[self.columns].max(0)
             return

@@ -1,14 +1,14 @@
 """The whole of discovery on one page: from transitions to the causal graph, in named phases.
 
-    dataset    episodes divided into folds, inputs and targets as columns, shadows added
+    dataset    episodes divided into folds; inputs and targets as columns; shadows added
     screen     which inputs may matter to a target: a closed form and boosted trees look at all of them
-    measure    refits without each candidate, compared on new episodes; shadows and planted effects beside them
-    retest     the cells that one fold leaves open, on the others
+    measure    refits without each candidate, compared on held-out episodes; shadows and planted effects as controls
+    retest     the other folds, for the cells that the first fold leaves open
     decide     edge, none or undecided, each with its error and its reason
 
-Every phase but the last consists of jobs: pure functions from arrays to arrays, run by as many single-threaded
-processes as there are cores, or by the nodes of a cluster. The result does not depend on how many, nor on how busy
-they are.
+The phases from screen to retest consist of jobs: pure functions from arrays to arrays, run by as many single-threaded
+processes as there are cores, or by the nodes of a cluster. The result depends neither on the number of processes nor on
+their load.
 """
 
 from __future__ import annotations
@@ -34,27 +34,29 @@ from cbm.discovery.wraps import as_angles
 from cbm.jobs import Executor, Job, Shared, Store, open_executor
 
 Progress = Callable[[str, float], None]
-"""Stage ("screening", "measuring", "measuring again", "prediction") and the fraction of it that is done."""
+"""Called with the stage ("screening", "measuring", "measuring again", "prediction") and the fraction of it that is
+done."""
 Arrays = dict[str, np.ndarray]
 
 
 @dataclass
 class Problem:
-    """Dynamics or rewards, and what has been measured of them."""
+    """The dynamics or the rewards as one estimation problem, with what has been measured so far."""
 
     name: str
     data: Dataset
     own: np.ndarray
-    """(K,) the input that the target is a change of; -1: none."""
+    """(K,) the input whose change the target is; -1: the target is not a change."""
     bundle: np.ndarray | None = None
     shown: np.ndarray | None = None
     found: list[list[Arrays]] | None = None
-    """What was measured of each part, fold by fold."""
+    """Evidence on each part, fold by fold."""
     asked: list[int] | None = None
-    """On how many folds each part is to be measured."""
+    """Number of folds on which each part is to be measured."""
 
     def untested(self) -> np.ndarray:
-        """(K,) targets whose own past holds by construction: no model of the next value has been compared."""
+        """(K,) booleans: targets with a self-edge by construction, since no model of the next value was compared with
+        that of the change."""
         k = np.arange(len(self.own))
         return (self.own >= 0) & (self.pooled().tested[k, self.own] == 0)
 
@@ -63,12 +65,13 @@ class Problem:
         return range(self.data.parts)
 
     def own_of(self, part: int) -> int:
-        """The input that a part is a change of; -1 where several targets share it."""
+        """The input whose change a part is; -1 if it is not a change, or if several targets share the part."""
         owners = self.own[self.data.share[:, part] > 0]
         return int(owners[0]) if len(owners) == 1 else -1
 
     def pooled(self) -> Pooled:
-        """Of a part whose other folds are not all there yet, the first one alone counts: it says what is still open."""
+        """Evidence pooled over folds. While the other folds of a part are incomplete, only the first counts: it says
+        which cells are open."""
         assert self.found is not None and self.asked is not None
         whole = [parts if len(parts) >= asked else parts[:1] for parts, asked in zip(self.found, self.asked)]
         settled = [len(parts) >= asked for parts, asked in zip(self.found, self.asked)]
@@ -77,13 +80,13 @@ class Problem:
 
 @dataclass
 class Ceiling:
-    """When to stop although not everything is settled: a moment, or a number of measured targets."""
+    """When to stop before everything is settled: a deadline, or a number of measured targets."""
 
     deadline: float | None = None
     jobs: int | None = None
 
     def allow(self, jobs: list[Job], store: Store) -> list[Job]:
-        """As many as are left, those that are stored already not counted."""
+        """The jobs that may still run; those whose results are stored already do not count."""
         if self.jobs is None:
             return jobs
         stored = [job for job in jobs if store.has(job.key)]
@@ -93,7 +96,7 @@ class Ceiling:
 
 
 class Runner:
-    """Runs jobs of problems, keeps their results, and goes on with what is there."""
+    """Runs the jobs of all problems, stores their results and resumes from results already stored."""
 
     def __init__(self, pool: Executor, folder: Path, store: Store, ceiling: Ceiling, progress: Progress | None):
         self.pool, self.folder, self.store, self.ceiling, self.progress = pool, folder, store, ceiling, progress
@@ -111,7 +114,7 @@ class Runner:
 
 
 def measure_problems(problems: list[Problem], runner: Runner, settings: Settings) -> None:
-    """Fill in what can be measured before the ceiling; all problems side by side."""
+    """Measure as much as the ceiling allows, for all problems side by side."""
     for problem in problems:
         runner.share(problem.data.arrays(problem.name))
     _screen(problems, runner, settings)
@@ -140,7 +143,8 @@ def _screen_job(problem: Problem) -> Job:
 
 
 def _needs_last_action(data: Dataset, parts: Arrays) -> bool:
-    """Whether new episodes of any target are predicted better with the action before; True if it is no input."""
+    """Whether the previous action improves predictions of held-out episodes for any target; True also if it is not an
+    input."""
     if data.inputs == data.action + 1:
         return True
     nats, stderr = parts["last_action"].T
@@ -148,7 +152,8 @@ def _needs_last_action(data: Dataset, parts: Arrays) -> bool:
 
 
 def _measure(problems: list[Problem], runner: Runner, settings: Settings) -> None:
-    """Every part on the first fold; a Gaussian of constant spread, the explicit model, has a mean alone."""
+    """Measure every part on the first fold. The explicit model has a constant spread, so causes of the spread are not
+    sought for it."""
     ready = [p for p in problems if p.bundle is not None]
     options = {"spread": settings.model != "explicit", "pairs": settings.differences}
     jobs = [_job(p, k, 0, **options) for p in ready for k in p.parts]
@@ -156,13 +161,13 @@ def _measure(problems: list[Problem], runner: Runner, settings: Settings) -> Non
 
 
 def _retest(problems: list[Problem], runner: Runner, settings: Settings) -> None:
-    """The open cells on the other folds."""
+    """Measure the open cells on the other folds."""
     jobs = []
     for problem in problems:
         assert problem.found is not None and problem.asked is not None
         cells = open_cells(problem.pooled())
         for p in problem.parts:
-            asked = _asked_of(problem, p, cells)
+            asked = _cells_to_retest(problem, p, cells)
             if asked is not None:
                 problem.asked[p] = settings.folds
                 chosen: dict[str, Any] = {
@@ -173,15 +178,16 @@ def _retest(problems: list[Problem], runner: Runner, settings: Settings) -> None
                 chosen |= {"cells": [j for j in asked if tested[j] == 2]}
                 chosen |= {"exceptional": [j for j in asked if tested[j] == 4]}
                 jobs += [_job(problem, p, f, **chosen) for f in range(1, settings.folds)]
-    # Which cells are open depends on all targets: with some of them missing, another call would ask something else.
+    # Which cells are open depends on all targets: with some still missing, a resumed call would choose other cells.
     if all(parts for problem in problems for parts in problem.found or []):
         _collect(problems, runner.run(jobs, "measuring again", 0.0, 1.0))
 
 
-def _asked_of(problem: Problem, part: int, cells: list[list[int]]) -> list[int] | None:
-    """The candidates of a part that its other folds should look at, open cells of its targets; None: no need to.
+def _cells_to_retest(problem: Problem, part: int, cells: list[list[int]]) -> list[int] | None:
+    """Candidates of a part to test on its other folds: the open cells of its targets, or all candidates if rows are
+    few. None: no test is needed.
 
-    Where rows are few every fold looks at all candidates: a third of a short log says little, of shadows as well.
+    With few rows every fold tests all candidates, since one fold of a short log says little, about shadows as well.
     """
     assert problem.found is not None
     if not problem.found[part]:
@@ -221,7 +227,7 @@ def verdicts(problem: Problem, names: list[str], settings: Settings) -> Verdicts
 def runner_for(
     folder: Path | None, workers: int | None, ceiling: Ceiling, progress: Progress | None, on: str = "local"
 ) -> Iterator[Runner]:
-    """Workers, and a place for shared arrays and results: the run's checkpoint, or a temporary one."""
+    """Worker processes, and a folder for shared arrays and results: the run's checkpoint, or a temporary one."""
     with ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cbm-discover-")))
         pool = stack.enter_context(open_executor(on, workers))
@@ -231,7 +237,7 @@ def runner_for(
 def build_problems(
     data: Transitions, settings: Settings, seed: int, last: np.ndarray | None
 ) -> tuple[list[Problem], Plan]:
-    """Dynamics, and the rewards of the log if it has any; `last` (T, a) is the action before each, where known."""
+    """The dynamics, and the rewards if the log has any; `last` (T, a) is the action before each row, where known."""
     rows = some_rows(data.runs(), affordable(data, settings), seed)
     if len(rows) < len(data):
         data, last = data.select(rows), None if last is None else last[rows]

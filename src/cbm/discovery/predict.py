@@ -1,7 +1,7 @@
-"""Predicts next states from the causes alone: the best candidate on a grid, refined around the winner.
+"""Predicts next states from the causes alone: the best candidate on a grid, refined around it.
 
-Scores of all candidates are one matrix product. Around the best one the density says where between the
-grid's points the prediction lies, so there is no need for thousands of random candidates.
+Scores of all candidates are one matrix product. Around the best one the density gives the prediction's position between
+the grid's points, so thousands of random candidates are not needed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from cbm.discovery.models.trunk import NOTHING
 from cbm.discovery.targets import TABLE, action_columns, wrap
 from cbm.discovery.tensor_dataset import Dynamics
 
-WINDOW = 6  # knots on either side of the winner that refine it
+WINDOW = 6  # knots on either side of the best one that refine it
 ROWS = 2048  # predicted at once
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """One-step and many-step predictions with the causal mask."""
+    """One-step and many-step predictions from the causes found."""
 
     factors: Factors
     dynamics: Dynamics
@@ -66,7 +66,7 @@ class Predictor:
         return result
 
     def columns(self, obs: np.ndarray, action: np.ndarray) -> Tensor:
-        """Standardised input columns; shadows, which no cause is, stay zero."""
+        """Standardised input columns; shadows stay zero, since they are never causes."""
         dataset = self.dynamics.dataset
         inputs = np.concatenate([obs, action_columns(action, self.factors.discrete_actions)], 1)
         x = np.zeros((len(obs), dataset.encoder.columns), np.float32)
@@ -99,7 +99,7 @@ class Predictor:
 
 
 def refine(scores: Tensor) -> Tensor:
-    """(K, B, knots) -> (K, B): the winner on the grid, moved to the mean of the density around it."""
+    """(K, B, knots) -> (K, B): the best grid point, moved to the mean of the density around it."""
     last = scores.shape[-1] - 1
     best = scores.argmax(-1, keepdim=True)
     around = (best + torch.arange(-WINDOW, WINDOW + 1, device=scores.device)).clamp(0, last)

@@ -1,8 +1,8 @@
-"""Sharper estimates while data come in: fresh networks on the candidates that the online estimator could not rule out.
+"""Sharper estimates on growing data: new networks for the candidates that the online estimator could not rule out.
 
-They know nothing of earlier data, so they are trained from the start at every call; each is small, and sees a handful
-of inputs. A model that has seen few rows uses everything that goes with a cause; a network of its own, without all that
-is surely no cause, predicts better without such an input than with it.
+They are trained from scratch at every call, without memory of earlier data; each is small, and sees only a few inputs.
+A model trained on few rows uses everything that correlates with a cause; a separate network without all inputs that are
+surely no causes predicts better without such an input than with it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from cbm.discovery.train import Budget, Trainer
 
 
 def refine(dataset: TensorDataset, first: Estimate, settings: Settings, updates: int, seed: int) -> Estimate:
-    """(K, inputs) CMI given the other candidates, relative to shadows; infinite where an input was ruled out.
+    """(K, inputs) CMI given the other candidates, relative to shadows; infinite for inputs that were ruled out.
 
-    `first` is relative to its shadows; the dataset has the rows to learn from, and to measure on.
+    `first` is relative to its shadows; the dataset contains the rows to train on and to measure on.
     """
     return _look(dataset, first.cmi, first.stderr, settings, updates, seed)
 
@@ -30,10 +30,11 @@ def refine(dataset: TensorDataset, first: Estimate, settings: Settings, updates:
 def refine_until_settled(
     dataset: TensorDataset, first: Estimate, settings: Settings, updates: int, seed: int
 ) -> Estimate:
-    """The same in rounds: what one has shown to be of no use the next leaves out, and so it sees the rest more sharply.
+    """The same in rounds: each round leaves out what the last one has shown to be useless, and so sees the rest more
+    sharply.
 
     For one target and few rows. Inputs are ranked by how large their effect may be: that of a true cause is measured
-    badly, that of most others is surely small.
+    imprecisely, that of most others is surely small.
     """
     real, exact = dataset.real_inputs, np.zeros_like(first.stderr)
     found = _look(dataset, first.cmi + 2 * first.stderr, exact, settings, updates, seed)
@@ -52,7 +53,7 @@ def refine_until_settled(
 def _look(
     dataset: TensorDataset, cmi: np.ndarray, stderr: np.ndarray, settings: Settings, updates: int, seed: int
 ) -> Estimate:
-    """Networks for the inputs whose (K, inputs) CMI may be large."""
+    """Train and measure networks for the inputs whose (K, inputs) CMI may be large."""
     rng = np.random.default_rng([seed, 9])
     slots = choose_candidates(
         cmi, stderr, dataset.real_inputs, dataset.action_input, min(MOST_SECOND, most_candidates(dataset)), rng
@@ -67,18 +68,19 @@ def _look(
 
 
 def refines(settings: Settings) -> bool:
-    """Whether candidates are refined; the paper's network and DEMI are judged as they are."""
+    """Whether candidates are refined; the paper's network and DEMI are used as they are."""
     return settings.architecture == "trunk" and settings.model != "demi" and settings.shadows > 0
 
 
 def confirmed(first: np.ndarray, second: np.ndarray, looked_at: np.ndarray) -> np.ndarray:
-    """(K, 1): whether refinement found a good part of those edges of the first estimate that it looked at."""
+    """(K, 1) booleans: whether refinement confirmed a large enough share of the first estimate's edges among the inputs
+    that it saw."""
     claimed, found = ((edge & looked_at).sum(1, keepdims=True) for edge in (first, second))
     return np.asarray(found >= CONFIRMED * claimed)
 
 
 def most_candidates(dataset: TensorDataset) -> int:
-    """How many candidates of each target are refined."""
+    """Number of candidates of each target that are refined, at most."""
     return int(np.clip(MOST_SLOTS // len(dataset.targets), 10, 48))
 
 
@@ -98,7 +100,7 @@ def candidate_trainer(local: CandidateNetworks, dataset: TensorDataset, settings
 def measure_candidates(
     local: CandidateNetworks, slots: CandidateSets, dataset: TensorDataset, settings: Settings, seed: int = 0
 ) -> Estimate:
-    """(K, candidates and the action last) on the held-out rows."""
+    """(K, candidates, with the action last) CMI on the held-out rows."""
     seen = slots.inputs.shape[1] + 1
     row_size = len(dataset.targets) * (settings.knots + 8 * seen)
     return measure_cmi(local, dataset.held, seen, seen, settings.evaluation_rows, row_size, seed=seed)

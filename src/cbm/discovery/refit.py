@@ -1,8 +1,8 @@
-"""What a target loses without an input: models refitted without it, compared on episodes they have not seen.
+"""What a target loses without an input: models refitted without it, compared on held-out episodes.
 
-The model with all candidates and each model without one of them are fitted alike, on the same rows: what separates
-them is the input, or chance, in either direction. A model is a regression in closed form, or boosted trees on what
-that leaves over, whichever predicts kept-out rows better.
+The model with all candidates and each model without one of them are fitted alike, on the same rows, so they differ by
+the input or by chance, in either direction. A model is a regression in closed form, or boosted trees on its residual,
+whichever predicts validation rows better.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ from cbm.discovery.trees import Trees, gains_of
 
 @dataclass(frozen=True)
 class Structure:
-    """What was chosen with all candidates in view, and holds for every refit."""
+    """The structure of the model, chosen with all candidates in view and kept for every refit."""
 
     order: int = 0
-    """0: no closed form. 1: sums of functions of one input. 2: and of products of two. 3: and of three. 4: and of
-    powers of all."""
+    """0: no closed form. 1: sums of functions of one input. 2: and products of two. 3: and products of three. 4:
+    instead of products, monomials of all inputs."""
     ridge: float = 1e-8
     rounds: int = 0
-    """Of boosting, on what the closed form leaves over."""
+    """Boosting rounds on the residual of the closed form."""
     bent: bool = False
-    """Whether the closed form has bends of its own linear prediction: what is cut off at a limit, or starts at one."""
+    """Whether the closed form has hinges on its own linear prediction, for outcomes that are cut off at a limit or
+    start at one."""
     tails: bool = False
-    """Whether what is left has heavy tails: noise that has, or a law without noise that some rows do not fit. As
-    Gaussian noise these rows would make up all of an effect, and all of its error."""
+    """Whether residuals have heavy tails: because the noise has, or because some rows do not fit a law without noise.
+    With a Gaussian likelihood these rows would make up all of an effect, and all of its error."""
 
 
 class Refits:
@@ -60,9 +61,9 @@ class Refits:
     ):  # fmt: skip
         """`columns` (T, C) and their `owner` (C, 2); `y` (T, q) one column, or the levels of a discrete target.
 
-        `structure` as another fold has chosen it; left out, kept-out rows choose, with `trees_only` among trees.
-        `before` (T,) is what `y` is a change of, in its units; limits are those of the sum. `tame`: whether outliers
-        may be drawn in.
+        `structure` was chosen on another fold; if it is None, validation rows choose, with `trees_only` among trees.
+        `before` (T,) is the value whose change `y` is, in its units; limits apply to their sum. `tame`: whether
+        outliers may be drawn in.
         """
         seen = np.asarray(np.isin(owner, candidates).all(1))
         every = np.concatenate([rows.fit, rows.kept, rows.test])
@@ -77,14 +78,14 @@ class Refits:
         self.trees: Trees | None = None
         self._careful: np.ndarray | None = None
         self.gains: np.ndarray | None = None
-        """(J,) what each input's splits gain in the trees that were chosen; None: no trees, or chosen elsewhere."""
+        """(J,) gain of each input's splits in the chosen trees; None: no trees, or chosen on another fold."""
         self.structure, self.may_tame = structure or Structure(), tame
         self.residual = self._choose(trees_only) if structure is None else self._fitted()
         if structure is None and self.y.shape[1] == 1 and len(np.unique(self.y[:1000])) > 2:  # no indicators
             self.structure = replace(self.structure, tails=heavy_tailed(self.residual[self.kept, 0] ** 2))
 
     def _use(self, order: int) -> None:
-        """Make the features of an order and their Gram matrix."""
+        """Compute the features of an order and their Gram matrix."""
         most = min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5)
         self.features, self.of = self.basis.features(self.columns, order, most)
         self.gram = Gram.of(self.features[: len(self.fit)])
@@ -106,7 +107,7 @@ class Refits:
         return np.asarray((self._left_without(hidden) ** 2).sum(1))
 
     def _left_without(self, hidden: set[int]) -> np.ndarray:
-        """(test rows, q) what a refit without these inputs leaves over."""
+        """(test rows, q) residual of a refit without these inputs."""
         if not self.structure.rounds:
             new = slice(len(self.fit) + len(self.kept), None)
             return np.asarray(self.y[new] - self._closed(self.structure, hidden, new))
@@ -117,12 +118,12 @@ class Refits:
         return np.asarray((residual[self.test] ** 2).sum(1))
 
     def challenged(self, j: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Squared errors of the test rows with and without input j, by models with a better chance to do without.
+        """Squared errors of the test rows with and without input j, from models better able to do without it.
 
-        First by trees that learn in smaller steps: what merely goes with the causes shows hasty ones the way. Then
-        with a stand-in: it goes with the other inputs, and with what the model makes of them, as the input does, and
-        knows nothing else. Where a model does not fit, whatever goes with the true causes helps it, and so does the
-        stand-in.
+        First from trees that learn in smaller steps: large steps exploit inputs that merely correlate with the causes.
+        Then with a stand-in, which correlates with the other inputs and with the model's prediction as j does, but
+        carries no other information. Where a model does not fit, any input correlated with the true causes helps it,
+        and so does the stand-in.
         """
         residual = self.y - self._closed(self.structure, {j})
         if self.structure.rounds:
@@ -147,30 +148,30 @@ class Refits:
             residual = other._boost(residual, set(), self.structure.rounds, watch=False)[0]
         return self._squared(residual)
 
-    def apart(self, j: int, cluster: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Squared errors of the test rows by a model that knows of input j what others do not tell, and by one that
-        does not know it.
+    def with_own_variation(self, j: int, cluster: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Squared errors of the test rows by a model that uses what other inputs do not explain of input j, and by one
+        without input j.
 
-        For an input that hardly varies by itself. That little acts, if at all, in proportion to itself, by a slope that
-        may depend on where the input is: a regression of what the refit without the input leaves over on what the
-        others leave over of the input. Slopes come from one half of the test rows (by `cluster`), errors from the
-        other.
+        For an input that hardly varies by itself. Such a small variation acts, if at all, in proportion to its size,
+        with a slope that may depend on the input's value: a regression of the residual without input j on the input's
+        own residual. Slopes come from one half of the test rows (by `cluster`), errors from the other.
         """
-        own, told = self._told(j, self.columns[:, :0])
+        own, told = self._explained_by_others(j, self.columns[:, :0])
         rest = (self.columns[:, own] - told)[self.test]
         place = np.maximum(told[self.test][:, :, None] - np.quantile(told[self.fit], SLOPES, axis=0).T, 0.0)
         terms = np.concatenate([rest[:, :, None], rest[:, :, None] * place], 2).reshape(len(rest), -1)
         left = self._left_without({j})
         better, even = left.copy(), cluster % 2 == 0
-        both = even.any() and not even.all()  # a single episode cannot answer for itself
+        both = even.any() and not even.all()  # a single episode cannot be used for both
         for fit, new in ((even, ~even), (~even, even)) if both else ():
             gram = Gram.of(terms[fit])
             weights = gram.solve(terms[fit].T @ (left[fit] - left[fit].mean(0)), np.arange(terms.shape[1]), RIDGES[0])
             better[new] -= (terms[new] - gram.mean) @ weights
         return (better**2).sum(1), (left**2).sum(1)
 
-    def _told(self, j: int, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Places of input j's own columns, and (T, columns) what all other inputs, and `more` (T, M), say of them."""
+    def _explained_by_others(self, j: int, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Indices of input j's own columns, and (T, columns) their prediction from all other inputs and `more` (T,
+        M)."""
         plain = self.owner[:, 0] == self.owner[:, 1]
         own, rest = (np.flatnonzero(plain & ((self.owner[:, 0] == j) == yes)) for yes in (True, False))
         others = np.concatenate([self.columns[:, rest], more], 1)
@@ -183,8 +184,9 @@ class Refits:
         return own, mean + (features - gram.mean) @ weights
 
     def _stand_in(self, j: int, predicted: np.ndarray) -> np.ndarray:
-        """All columns; those of input j are what the others say of them, plus what is left from another time."""
-        own, told = self._told(j, predicted)
+        """All columns, those of input j replaced by their prediction from the others plus its residual from another
+        time."""
+        own, told = self._explained_by_others(j, predicted)
         plain, x = self.owner[:, 0] == self.owner[:, 1], self.columns[:, own]
         columns = self.columns.copy(order="F")
         for rows in (self.fit, self.kept, self.test):
@@ -197,17 +199,17 @@ class Refits:
         return columns
 
     def fitted_to(self, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Squared errors of the same test rows, fitted to all rows and to `some` (booleans over those fitted to).
+        """Squared errors of the same test rows, fitted to all training rows and to `some` of them (booleans).
 
-        Of the same target: where outliers were drawn in, they stay as they are. And within the range of `some`: how a
-        curve goes on beyond it says nothing of how well the law is known.
+        The target is the same: outliers that were drawn in stay so. Only test rows within the range of `some` count,
+        since extrapolation does not show how well the law is known.
         """
         x, fit = self.columns, self.fit[some]
         within = ((x[self.test] >= x[fit].min(0)) & (x[self.test] <= x[fit].max(0))).all(1)
         return self.full[within], self._on(Rows(fit, self.kept, self.test[within])).full
 
     def left_by(self, some: np.ndarray) -> np.ndarray:
-        """What models fitted to `some` of the rows (booleans over those fitted to) leave over of the others."""
+        """Residuals of models fitted to `some` of the training rows (booleans), on the other training rows."""
         other = self._on(Rows(self.fit[some], self.kept, self.fit[~some]))
         return np.asarray(other.residual[other.test, 0])
 
@@ -217,7 +219,7 @@ class Refits:
         return Refits(self.columns, self.owner, self.y, candidates, rows, self.structure, False, self.before, False)
 
     def of_value(self, own: int) -> Refits:
-        """Models of what comes out, not of its change, without the variable that it is a change of."""
+        """Models of the next value instead of its change, without the variable's own past."""
         assert self.before is not None
         candidates = [int(j) for j in np.unique(self.owner) if j != own]
         after = self.y + self.before[:, None]
@@ -233,7 +235,7 @@ class Refits:
         return other
 
     def _fitted(self) -> np.ndarray:
-        """The residual of every row (of the test rows alone, after trees), with the structure as it is."""
+        """The residual of every row (with trees, of the test rows only) for the given structure."""
         residual = self.y - self._closed(self.structure, set())
         if self._tame(residual):
             residual = self.y - self._closed(self.structure, set())
@@ -243,7 +245,7 @@ class Refits:
         return residual
 
     def _choose(self, trees_only: bool = False) -> np.ndarray:
-        """Settle the structure on kept-out rows; returns the residual of every row."""
+        """Choose the structure on validation rows; returns the residual of every row."""
         residual = self.y - self.mean if trees_only else self._use_best()
         if self._tame(residual):
             residual = self.y - self.mean if trees_only else self._use_best()
@@ -252,7 +254,7 @@ class Refits:
             return residual
         self.trees = Trees(self.columns, self.owner, self.fit, self.kept)
         found = replace(self.structure)
-        for start in dict.fromkeys((self.structure.order, 0)):  # what a closed form gets wrong, trees must undo
+        for start in dict.fromkeys((self.structure.order, 0)):  # trees would have to undo the errors of a closed form
             option = replace(self.structure, order=start)
             left, rounds = self._boost(self.y - self._closed(option, set()), set(), BOOST_ROUNDS, watch=True)
             if rounds and self._loss(left) < BETTER * best:
@@ -262,7 +264,7 @@ class Refits:
         return residual
 
     def _use_best(self) -> np.ndarray:
-        """The closed form that kept-out rows like best, if they like any; the residual of every row."""
+        """Use the best closed form on validation rows, if it beats a constant; returns the residual of every row."""
         self.structure = self._chosen_closed()
         residual = self.y - self.mean
         if self.structure.order:
@@ -274,7 +276,7 @@ class Refits:
         return residual
 
     def _chosen_closed(self) -> Structure:
-        """The order and the ridge that kept-out rows like best; of very many rows some are enough to tell."""
+        """The order and the ridge with the lowest validation loss; of very many rows, a subset is enough to choose."""
         fit, kept = (rows[:: max(1, len(rows) // CHOOSING)] for rows in (self.fit, self.kept))
         every, most = np.concatenate([fit, kept]), min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5)
         x, y = self.columns[every], self.y[every] - self.mean
@@ -302,7 +304,8 @@ class Refits:
     def _chosen_bends(
         self, found: Structure, best: float, tried: dict[int, np.ndarray], y: np.ndarray, every: np.ndarray, n: int
     ) -> Structure:
-        """With bends of the linear prediction, if kept-out rows like that better: all but the first `n` of `every`."""
+        """Add hinges on the linear prediction if that lowers the validation loss, on all but the first `n` of
+        `every`."""
         if not found.order or self.y.shape[1] > 1 or best < 2 * FLOOR:
             return found
         before, centred = None if self.before is None else self.before[every], y[:n] - y[:n].mean(0)
@@ -317,9 +320,10 @@ class Refits:
         return found
 
     def _tame(self, residual: np.ndarray) -> bool:
-        """Draw in outliers where a few rows make up most of the squared error; the target is then the same for all.
+        """Draw in outliers if a few rows make up most of the squared error; all refits then share this target.
 
-        r becomes s asinh(r / s) with s three usual deviations: the least squares of heavy tails would see nothing else.
+        A residual r becomes s asinh(r / s), where s is three robust deviations: otherwise least squares would fit only
+        these.
         """
         if not self.may_tame:
             return False
@@ -337,7 +341,7 @@ class Refits:
         return float((residual[self.kept] ** 2).mean()) + FLOOR
 
     def _closed(self, structure: Structure, hidden: set[int], rows: slice = slice(None)) -> np.ndarray:
-        """(T, q) predictions of some rows."""
+        """(T, q) predictions of the closed form for some rows."""
         if not structure.order:
             return np.broadcast_to(self.mean, self.y[rows].shape)
         keep = np.arange(len(self.of))
@@ -351,13 +355,13 @@ class Refits:
         return np.asarray(self.features[rows] @ weights + (self.mean - self.gram.mean @ weights))
 
     def _linear(self, keep: np.ndarray) -> np.ndarray:
-        """Those of `keep` that are the columns themselves."""
+        """Those features in `keep` that are columns themselves."""
         return keep[np.isin(keep, self.basis.linear())]
 
     def _boost(
         self, residual: np.ndarray, hidden: set[int], rounds: int, watch: bool, careful: bool = False
     ) -> tuple[np.ndarray, int]:
-        """What trees leave over (of the test rows only, without `watch`), and how many rounds they took."""
+        """The residual of trees (without `watch`, of the test rows only), and how many rounds they took."""
         assert self.trees is not None
         result, most = residual.copy(), 0
         self._last_gains = np.zeros(int(self.owner.max()) + 1)

@@ -1,7 +1,7 @@
-"""Regression in closed form under every mask: sums of functions of single inputs, and of products of two.
+"""Regression in closed form under any mask of inputs: sums of functions of single inputs, and products.
 
-Each column enters as itself and as a few hinge functions at quantiles, so that linear laws are exact and bends are
-followed. One Gram matrix serves every mask: leaving an input out means leaving out its rows and columns.
+Each column enters as itself and as hinge functions at quantiles, so that linear laws are exact and bends are followed.
+One Gram matrix serves every mask: leaving an input out means leaving out its rows and columns.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from cbm.discovery.settings import (
 )
 
 Terms = list[tuple[np.ndarray, np.ndarray]]
-"""Features as two factors each."""
+"""Features, each as two factors."""
 Owners = list[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Basis:
-    """Functions of the columns that belong to some inputs; fitted to training rows."""
+    """Functions of the columns of some inputs, with knots from training rows."""
 
     owner: tuple[tuple[int, int], ...]
     """The input (or two) that each column belongs to."""
     knots: tuple[np.ndarray, ...]
-    """Where each column's hinges are."""
+    """Positions of each column's hinges."""
 
     @classmethod
     def fit(cls, x: np.ndarray, owner: np.ndarray, hinges: int = HINGES) -> Basis:
@@ -46,18 +46,17 @@ class Basis:
         return cls(tuple((int(a), int(b)) for a, b in owner), knots)
 
     def singles(self) -> list[tuple[int, int]]:
-        """The inputs that each function of one column belongs to."""
+        """The inputs that each function of a single column belongs to."""
         return [own for own, knots in zip(self.owner, self.knots) for _ in range(1 + len(knots))]
 
     def linear(self) -> np.ndarray:
-        """Places of the columns themselves among their functions."""
+        """Indices of the columns themselves among these functions."""
         sizes = [1 + len(knots) for knots in self.knots]
         return np.cumsum([0, *sizes[:-1]])
 
     def features(self, x: np.ndarray, order: int = 1, most: int = MOST_POWERS) -> tuple[np.ndarray, np.ndarray]:
-        """(T, F) functions of one column each, then products of two (order 2), or of two and three (order 3, where
-        these are few), or powers of all (order 4, where these are at most `most`); and (F, W) the inputs they belong
-        to."""
+        """(T, F) functions of one column each, then products of two (order 2), or of two and three (order 3, none if
+        there are too many of three), or monomials (order 4, at most `most`); and (F, W) the inputs they belong to."""
         blocks = self.singles()
         terms: Terms = []
         more: Owners = []
@@ -87,8 +86,8 @@ class Basis:
         return [k for k, (a, b) in enumerate(self.owner) if a == b]
 
     def _triples(self, x: np.ndarray) -> tuple[Terms, Owners]:
-        """Products of columns of three inputs, none where there are very many: a speed times the sine of an angle
-        between two says nothing of itself without all three."""
+        """Products of columns of three inputs, none if there are too many. The product of a speed and the sine of an
+        angle between two others, for example, carries no information unless all three are known."""
         plain = self._plain()
         chosen = [
             (a, b, c)
@@ -118,7 +117,7 @@ class Basis:
     def _powers(self, x: np.ndarray, most: int) -> tuple[Terms, Owners]:
         """Monomials of degree 2 and more, each as a factor times a monomial of one degree less.
 
-        For smooth laws of few inputs, as simulators have them; outliers are cut off.
+        For smooth laws of few inputs, as in simulators; columns are clipped because of outliers.
         """
         plain = self._plain()
         degree = max((d for d in range(2, 6) if math.comb(len(plain) + d, d) <= most), default=1)
@@ -138,7 +137,7 @@ class Basis:
         return terms, owners
 
     def _low(self, x: np.ndarray, k: int, rich: bool) -> list[np.ndarray]:
-        """The column, and one hinge in its middle."""
+        """The column and, if `rich`, one hinge in its middle."""
         z, knots = x[:, k], self.knots[k]
         return [z, np.maximum(z - knots[len(knots) // 2], 0)] if rich and len(knots) else [z]
 
@@ -152,7 +151,7 @@ def _knots(z: np.ndarray, hinges: int) -> np.ndarray:
         return levels[1:-1]
     if not hinges:
         return levels[:0]
-    even = hinges // 2 if hinges > HINGES else 0  # half of many at even distances, for bends where rows are few
+    even = hinges // 2 if hinges > HINGES else 0  # of many hinges half are evenly spaced, for bends where rows are few
     inner = np.quantile(z, np.linspace(0, 1, hinges - even + 2)[1:-1])
     low, high = np.quantile(z, [TAIL, 1 - TAIL])
     inner = np.unique(np.concatenate([inner, np.linspace(low, high, even)]))
@@ -161,7 +160,7 @@ def _knots(z: np.ndarray, hinges: int) -> np.ndarray:
 
 @dataclass
 class Gram:
-    """Sums over training rows from which a regression under any mask follows."""
+    """Sums over training rows that determine the regression under any mask."""
 
     gram: np.ndarray
     mean: np.ndarray
@@ -173,7 +172,7 @@ class Gram:
         return cls(features.T @ features - len(features) * np.outer(mean, mean), mean, len(features))
 
     def joined(self, features: np.ndarray, more: np.ndarray) -> Gram:
-        """With more features (T, M) beside those (T, F) that it is of."""
+        """With more features (T, M) appended to `features` (T, F), from which this one was computed."""
         mean = more.mean(0)
         across = features.T @ more - self.rows * np.outer(self.mean, mean)
         own = more.T @ more - self.rows * np.outer(mean, mean)
@@ -195,7 +194,7 @@ class Gram:
 
 
 def solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """matrix^-1 right of a positive matrix that may be singular up to rounding."""
+    """matrix^-1 @ right, for a positive definite matrix that may be singular up to rounding."""
     try:
         return np.asarray(linalg.cho_solve(linalg.cho_factor(matrix, check_finite=False), right, check_finite=False))
     except linalg.LinAlgError:
@@ -203,11 +202,11 @@ def solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def clearest(features: np.ndarray, residual: np.ndarray) -> float:
-    """Largest z of features (T, F) in what is left of a target (T, q): whether a fit with all of them can pay."""
+    """Largest z-score of features (T, F) in a residual (T, q): whether a fit with all of them can pay off."""
     z = np.abs(features.T @ residual) / np.sqrt((features**2).T @ residual**2 + 1e-30)
     return float(z.max(initial=0.0))
 
 
 def hinges_for(columns: int, rows: int) -> int:
-    """Per column: the finer the fewer columns there are, as far as rows allow."""
+    """Hinges per column: the fewer the columns the more, as far as the rows allow."""
     return int(np.clip(min(MOST_SINGLES, rows // ROWS_PER_SINGLE) // columns - 1, HINGES, MOST_HINGES))

@@ -1,6 +1,7 @@
-"""Which rows of a log discovery measures on: at most so many, by whole episodes, the same from memory and from a map.
+"""Selects the rows of a log that discovery uses: a limited number, in whole episodes, the same for a log in memory and
+a memory-mapped one.
 
-Everything is computed from the runs of episodes, so that the memory does not depend on the number of rows.
+Everything is computed from the runs of episodes, so memory does not depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from cbm.discovery.last_action import action_numbers, last_actions
 from cbm.discovery.settings import CONTINUED, FEWEST_UNITS, MOST_FITTED, MOST_NUMBERS, MOST_TESTED, Settings
 from cbm.errors import DataError
 
-_STREAM = 76  # of the seed's random numbers
+_STREAM = 76  # stream of random numbers derived from the seed
 
 
 def some_rows(runs: Runs, most: int, seed: int) -> np.ndarray:
@@ -32,15 +33,16 @@ def some_rows(runs: Runs, most: int, seed: int) -> np.ndarray:
 
 
 def _drawn(sizes: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """Numbers of units whose sizes add up to no more than `most`; at least one."""
+    """Numbers of random units whose sizes add up to no more than `most`; at least one unit."""
     order = np.random.default_rng([seed, _STREAM]).permutation(len(sizes))
     return order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), most, "right")))]
 
 
 def _rows_in_blocks(runs: Runs, unit: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """Where episodes are few or long: rows in the order of their episodes, cut into blocks of one length.
+    """For few or long episodes: rows in the order of their episodes, cut into blocks of one length.
 
-    A block never has more than `most` rows; where the usual number of blocks would give that, there are more of them.
+    A block never has more than `most` rows; if the usual number of blocks were too small for that, there are more of
+    them.
     """
     total, count = runs.rows, min(2 * FEWEST_UNITS, runs.rows)
     if total > most * count:
@@ -56,13 +58,13 @@ def _rows_in_blocks(runs: Runs, unit: np.ndarray, most: int, seed: int) -> np.nd
 
 
 def affordable(data: Transitions, settings: Settings) -> int:
-    """Rows to use of a log: as many as the settings say, or fewer of one with very many variables."""
+    """Number of rows to use: as many as the settings say, or fewer of a log with very many variables."""
     columns = len(data.factors) + len(data.factors.action_names) + settings.shadows
     return min(settings.most_rows, max(MOST_FITTED + MOST_TESTED, MOST_NUMBERS // columns))
 
 
 def draw(data: Transitions, settings: Settings, seed: int) -> tuple[Transitions, np.ndarray | None]:
-    """The rows to measure on, in memory, and the action before each of them where it is used."""
+    """The rows to measure on, in memory, and the previous action of each where it is used."""
     if not isinstance(data, MappedTransitions):
         data, last = last_actions(data, settings.last_action)
         rows = some_rows(data.runs(), affordable(data, settings), seed)
@@ -83,11 +85,11 @@ def _drawn_from_map(data: MappedTransitions, settings: Settings, seed: int) -> t
 
 
 def sample(data: Transitions, most: int, seed: int) -> Transitions:
-    """At most so many rows in memory; the log itself where it is no longer."""
+    """At most `most` rows in memory; the log itself if it is no longer than that."""
     rows = some_rows(data.runs(), most, seed)
     return data if len(rows) == len(data) and not isinstance(data, MappedTransitions) else data.select(rows)
 
 
 def in_memory(data: Transitions, most: int, seed: int) -> Transitions:
-    """A log in memory as it is; of a mapped one at most so many rows."""
+    """A log in memory as it is; at most `most` rows of a memory-mapped one."""
     return sample(data, most, seed) if isinstance(data, MappedTransitions) else data

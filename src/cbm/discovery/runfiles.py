@@ -1,4 +1,4 @@
-"""What a discovery writes into its run directory, and when a directory belongs to the same call."""
+"""What discovery writes into its run directory, and how it recognises a directory of the same call."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class RunFiles:
         return None if self.directory is None else self.directory.checkpoint
 
     def finished(self) -> CausalGraph | None:
-        """The graph of a settled run of the same call; another call's directory is refused."""
+        """The graph, if the same call has finished and settled; a directory of another call is refused."""
         if self.directory is None or not self.directory.is_finished():
             return None
         graph = CausalGraph.load(self.directory.path)
         return graph if graph.is_settled else None
 
     def owned(self) -> AbstractContextManager[None]:
-        """The directory, made if need be, as this call's alone."""
+        """The directory, created if need be, locked for this call."""
         return nullcontext() if self.directory is None else self.directory.owned()
 
     def checkpoint(self) -> Checkpoint:
@@ -82,7 +82,7 @@ class RunFiles:
             self.directory.write_json("truth.json", truth)
 
     def reporter(self, checkpoint: Checkpoint, progress: Progress | None, started: float) -> Report:
-        """Writes metrics (from the last checkpointed step on) and passes progress along."""
+        """Writes metrics (from the last checkpointed step on) and passes progress on."""
         self._cut_metrics(checkpoint)
 
         def report(stage: str, done: float, numbers: dict[str, float]) -> None:
@@ -96,7 +96,7 @@ class RunFiles:
         return report
 
     def _cut_metrics(self, checkpoint: Checkpoint) -> None:
-        """A resumed run repeats the steps after its last checkpoint: their old lines go, and damaged ones."""
+        """A resumed run repeats the steps after its last checkpoint: remove their old lines, and damaged ones."""
         if self.directory is None:
             return
         path = self.directory.path / METRICS
@@ -129,12 +129,12 @@ class RunFiles:
         if self.data.truth is not None:
             result["score"] = graph.compare(self.data.truth).to_json()
         self.directory.write_json(RESULT, result)
-        if graph.is_settled:  # what jobs share can be made again from the log
+        if graph.is_settled:  # shared arrays can be recomputed from the log
             shutil.rmtree(self.directory.checkpoint / "shared", ignore_errors=True)
             shutil.rmtree(self.directory.checkpoint / "jobs", ignore_errors=True)
 
     def save(self, graph: CausalGraph) -> None:
-        """Write a graph to which something was added."""
+        """Write a graph that was extended after `finish`."""
         if self.directory is not None:
             self.directory.lock.check()
             graph.save(self.directory.path / "graph.json")
@@ -147,7 +147,7 @@ def _still_true(line: str, checkpoint: Checkpoint) -> bool:
         phase, step = row["phase"], row["step"]
         if not isinstance(phase, str) or not is_number(step):
             return False
-    except (ValueError, KeyError, TypeError, RecursionError):  # cut off by a kill
+    except (ValueError, KeyError, TypeError, RecursionError):  # cut off when the process was killed
         return False
     if checkpoint.has(f"{phase}.cmi") or checkpoint.has(f"{phase}.done"):
         return True
@@ -205,7 +205,7 @@ def _starts(held: Transitions, steps: int) -> np.ndarray:
     n = len(held) - steps + 1
     if n <= 0:
         return np.zeros(0, dtype=int)
-    varies = (held.obs != held.obs[0]).any(0)  # what is blank before every step says nothing of what follows what
+    varies = (held.obs != held.obs[0]).any(0)  # a variable that is always blank cannot tell which row follows which
     parted = (held.obs[1:, varies] != held.next_obs[:-1, varies]).any(1)
     joined = np.concatenate([[0], np.cumsum((held.episode[1:] != held.episode[:-1]) | parted)])
     return np.flatnonzero(joined[:n] == joined[steps - 1 : steps - 1 + n])

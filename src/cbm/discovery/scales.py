@@ -1,9 +1,10 @@
-"""The scale on which a variable is modelled: as it is, or its logarithm.
+"""The scale on which a variable is modelled: its own, or the logarithmic one.
 
-Which variable causes which does not change when a variable is written on another scale, but what can be seen does.
-Concentrations, prices, populations scatter in proportion to their size: in their own units a few large values make up
-all of the squared error, and nothing is seen of what acts on the others. On the logarithmic scale the scatter is even.
-The likelihood decides: that of a sum of functions of all inputs, for the values and for their logarithms.
+The scale on which a variable is written does not change which variable causes which, but it changes what can be
+detected. Concentrations, prices and populations scatter in proportion to their size: in their own units a few large
+values make up most of the squared error and hide everything that acts on the others. On the logarithmic scale the
+scatter is even. The likelihood decides: that of a sum of functions of all inputs, for the values and for their
+logarithms.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from cbm.discovery.targets import action_columns, additive_features
 
 
 def on_even_scales(data: Transitions) -> Transitions:
-    """The same log with the logarithm of every variable that is better predicted so."""
+    """The same log with the logarithm of every variable that is predicted better that way."""
     chosen = logarithmic(data)
     if not chosen.any():
         return data
@@ -45,7 +46,7 @@ def logarithmic(data: Transitions) -> np.ndarray:
 
 
 def _log_spread(features: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(K,) logarithm of the deviation of what a regression on centred features (T, F) leaves over of y (T, K)."""
+    """(K,) log standard deviation of the residual of y (T, K), regressed on centred features (T, F)."""
     y = y - y.mean(0)
     unit = np.where(y.std(0) > 0, y.std(0), 1.0)
     y = y / unit

@@ -1,8 +1,8 @@
-"""Which inputs may matter to a target: everything that a quick look at all of them cannot rule out.
+"""Screening: which inputs may matter to a target, that is, all that a quick look at every input cannot rule out.
 
-Two looks, each blind to what the other sees. A sum of functions of single inputs, in closed form for all targets at
-once, with a test of each input given all others. And boosted trees on what that leaves over, which find thresholds
-and interactions; an input counts when its splits gain more than those of shadows. Neither decides: they rank.
+Two methods, each blind to what the other sees. A sum of functions of single inputs, in closed form for all targets at
+once, tests each input given all others. Boosted trees on its residual find thresholds and interactions; an input counts
+if its splits gain more than those of shadows. Neither makes decisions: they only rank.
 """
 
 from __future__ import annotations
@@ -31,29 +31,30 @@ BLOCK = 4096  # rows encoded at a time
 
 @dataclass(frozen=True)
 class Additive:
-    """The closed form on all inputs, for every target column."""
+    """Results of the closed form on all inputs, for every target column."""
 
     wald: np.ndarray
-    """(Q, J) deviations by which an input's use, given all others, exceeds what chance would give; J has shadows."""
+    """(Q, J) Wald statistic of each input given all others, in deviations of a chi-square above its mean; J has
+    shadows."""
     grouped: np.ndarray
-    """(Q, J) the same for an input together with all that go with it."""
+    """(Q, J) the same for an input together with its whole bundle."""
     bundle: np.ndarray
-    """(J,) variables that hardly vary apart from each other share a number, where exogenous inputs are known; -1 for
-    all others."""
+    """(J,) number of each variable's bundle: variables that hardly vary independently of each other, given the
+    exogenous inputs; -1 if it is in none."""
     shown: np.ndarray
-    """(J,) the exogenous input beside which a variable hardly varies; -1: none."""
+    """(J,) the exogenous input given which a variable hardly varies; -1: none."""
     nats: np.ndarray
-    """(Q, J) what a target loses without an input, given all others, in nats."""
+    """(Q, J) nats of a target that the closed form loses without an input, given all others."""
     residual: np.ndarray
-    """(T, Q) what is left of each target column."""
+    """(T, Q) the residual of each target column."""
     repeats: np.ndarray
-    """(J,) variables that merely repeat an exogenous input, the action before or, for rewards, the action."""
+    """(J,) variables that merely repeat an exogenous input: the previous action or, for rewards, the action."""
     last_action: np.ndarray
-    """(Q, 2) nats that new episodes lose without the action before and all that repeats it, and their errors."""
+    """(Q, 2) nats lost on held-out episodes without the previous action and all that repeats it, and their errors."""
 
 
 def additive(data: Dataset, rows: np.ndarray, bundle: np.ndarray | None = None) -> Additive:
-    """Fitted to `rows` (indices); the residual is that of all rows. `bundle` where it is known already."""
+    """Fitted to `rows` (indices), with the residual of all rows. `bundle` is given if it is known already."""
     owner = data.owner
     hinges = int(np.clip(MOST_FEATURES // len(owner) - 1, 0, HINGES))
     some = rows[:: max(1, len(rows) // 20_000)]
@@ -62,7 +63,7 @@ def additive(data: Dataset, rows: np.ndarray, bundle: np.ndarray | None = None) 
     blocks = [np.flatnonzero(of == j) for j in range(int(owner.max()) + 1)]
     fit = _Fit.of(data, basis, rows)
     wald = fit.excess(blocks)
-    whole = bundle is None  # of all rows: what is reported may come from all of them
+    whole = bundle is None  # then reported values come from a fit to all rows
     view = _View.of(data, some)
     bundle = _bundles(view, fit, blocks, basis.linear(), len(rows)) if bundle is None else bundle
     grouped = wald.copy()
@@ -82,7 +83,7 @@ def additive(data: Dataset, rows: np.ndarray, bundle: np.ndarray | None = None) 
 
 
 def _worth(residual: np.ndarray, without: np.ndarray, new: np.ndarray, cluster: np.ndarray) -> np.ndarray:
-    """(Q, 2) nats lost on `new` rows, and the standard errors."""
+    """(Q, 2) nats lost on the `new` rows, and their standard errors."""
     squares = residual[new] ** 2, without[new] ** 2
     group = np.unique(cluster[new], return_inverse=True)[1]
     return np.array([nats_lost(squares[0][:, q], squares[1][:, q], group) for q in range(residual.shape[1])])
@@ -93,16 +94,16 @@ class _Fit:
     """The regression of every target column on all features."""
 
     inverse: np.ndarray
-    """(F, F) of the features' Gram matrix, in units of their size."""
+    """(F, F) inverse of `matrix`."""
     matrix: np.ndarray
-    """(F, F) that Gram matrix."""
+    """(F, F) Gram matrix of the features, each scaled to unit size."""
     weights: np.ndarray
-    """(F, Q) in these units."""
+    """(F, Q) coefficients of the scaled features."""
     scale: np.ndarray
     mean: np.ndarray
     y_mean: np.ndarray
     noise: np.ndarray
-    """(Q,) variance of what is left."""
+    """(Q,) residual variance."""
 
     @classmethod
     def of(cls, data: Dataset, basis: Basis, rows: np.ndarray) -> _Fit:
@@ -117,7 +118,8 @@ class _Fit:
         return cls(inverse, matrix, weights, scale, mean, y_mean, noise)
 
     def excess(self, blocks: list[np.ndarray]) -> np.ndarray:
-        """(Q, blocks) how far the use of some features, given all others, lies beyond that of useless ones.
+        """(Q, blocks) Wald statistic of each block of features, given all others: how far it exceeds that of useless
+        ones.
 
         In deviations of a chi-square.
         """
@@ -130,10 +132,10 @@ class _Fit:
         return np.asarray(((self.weights[own] * block).sum(0) / self.noise - len(own)) / np.sqrt(2 * len(own)))
 
     def own_share(self, blocks: list[np.ndarray], linear: np.ndarray, rows: int) -> np.ndarray:
-        """(J,) share of an input's columns, the largest, that a sum of functions of all other inputs leaves
+        """(J,) largest share of any of an input's columns that a sum of functions of all other inputs leaves
         unexplained. `linear` are the features that are columns themselves.
 
-        With few rows such a sum explains anything, and nothing is said.
+        With few rows such a sum explains anything, and all shares are 1.
         """
         share = np.ones(len(blocks))
         if rows < ROWS_PER_FEATURE * len(self.inverse):
@@ -156,7 +158,7 @@ class _Fit:
         return partner
 
     def without(self, own: np.ndarray) -> _Fit:
-        """The regression without some features: a correction of the weights, no other fit."""
+        """The regression without some features: a correction of the weights instead of a new fit."""
         block = solve_positive(self.inverse[np.ix_(own, own)], self.weights[own])
         weights = self.weights - self.inverse[:, own] @ block
         weights[own] = 0.0
@@ -174,9 +176,9 @@ class _Fit:
 def _moments(
     data: Dataset, basis: Basis, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Centred sums over rows, block by block: what is held at a time does not grow with their number."""
+    """Centred sums over rows, block by block, so that memory does not grow with the number of rows."""
     first = basis.features(data.columns[rows[:BLOCK]])[0]
-    about, y_about = first.mean(0), data.y[rows[:BLOCK]].mean(0)  # sums about a point near the mean lose no digits
+    about, y_about = first.mean(0), data.y[rows[:BLOCK]].mean(0)  # centring near the mean avoids cancellation
     size, count = first.shape[1], data.y.shape[1]
     gram, moments, total = np.zeros((size, size)), np.zeros((size, count)), np.zeros(size)
     y_total, squares = np.zeros(count), np.zeros(count)
@@ -195,30 +197,31 @@ def _moments(
 
 @dataclass(frozen=True)
 class _View:
-    """Variables as models see them: the exogenous inputs are always in view, and tell what they tell."""
+    """Variables as models see them: the exogenous inputs are always in view, so linear functions of these are
+    removed."""
 
     data: Dataset
     x: np.ndarray
-    """(rows, C) columns of the real inputs but the exogenous ones, minus linear functions of these."""
+    """(rows, C) columns of the real inputs that are not exogenous, minus linear functions of the exogenous ones."""
     owner: np.ndarray
     shown: np.ndarray
-    """(exogenous inputs, C) share of each column that such an input leaves unexplained."""
+    """(exogenous inputs, C) share of each column that each exogenous input leaves unexplained."""
     several: np.ndarray
-    """(C,) whether the input has other columns, too: those of an angle or of categories go together by nature."""
+    """(C,) whether the input has other columns, too: those of an angle or of categories are related by construction."""
     moving: np.ndarray
-    """(C,) whether it is the column of a variable, and ever varies: what is constant repeats nothing."""
+    """(C,) whether the column belongs to a variable and ever varies: a constant repeats nothing."""
 
     @classmethod
     def of(cls, data: Dataset, some: np.ndarray) -> _View:
         real = np.flatnonzero(data.owner < data.exogenous)
         x, owner = data.columns[np.ix_(some, real)], data.owner[real]
         several = (owner[:, None] == owner).sum(1) > 1
-        left = [_beside(x, data.columns[np.ix_(some, data.owner == e)]) for e in range(data.exogenous, data.inputs)]
+        left = [_residuals(x, data.columns[np.ix_(some, data.owner == e)]) for e in range(data.exogenous, data.inputs)]
         spread = np.maximum(x.var(0), 1e-12)
         shown = np.array([part.var(0) / spread for part in left]).reshape(-1, x.shape[1])
         given = data.columns[np.ix_(some, (data.owner >= data.exogenous) & (data.owner < data.inputs))]
         moving = (x.std(0) > 0) & (owner < data.action)  # the action's columns may repeat each other
-        return cls(data, _beside(x, given), owner, np.where(several, 1.0, shown), several, moving)
+        return cls(data, _residuals(x, given), owner, np.where(several, 1.0, shown), several, moving)
 
     def closely(self, share: float) -> np.ndarray:
         """(J,) the exogenous input that leaves less than this share of a variable unexplained; -1: none does."""
@@ -229,7 +232,7 @@ class _View:
         return result
 
     def closest(self, c: int) -> int:
-        """The other input that goes with column c most, linearly."""
+        """The other input most correlated with column c."""
         together = np.abs((self.x - self.x.mean(0)).T @ (self.x[:, c] - self.x[:, c].mean()))
         together /= np.maximum(self.x.std(0), 1e-12)
         together[self.owner == self.owner[c]] = -1.0
@@ -237,16 +240,16 @@ class _View:
 
 
 def _bundles(view: _View, fit: _Fit, blocks: list[np.ndarray], linear: np.ndarray, rows: int) -> np.ndarray:
-    """(J,) which inputs hardly vary apart from each other: all but a small share of one is explained by the others,
-    of what the exogenous ones have left of it.
+    """(J,) bundles of inputs that hardly vary independently: the others explain all but a small share of what remains
+    of one given the exogenous inputs.
 
-    Such a variable joins the input that explains most of it. One that never varies goes with nothing.
+    Such a variable joins the input that explains most of it. A constant variable joins none.
     """
     data, owner = view.data, view.owner
     unshown = view.shown.min(0, initial=1.0)
     alone = np.where(view.several, 1.0, _own_share(view.x))
     alone = np.minimum(alone, fit.own_share(blocks, linear, rows)[owner] / np.maximum(unshown, REPETITION))
-    alone[unshown < REPETITION] = 1.0  # what merely repeats one is no candidate
+    alone[unshown < REPETITION] = 1.0  # a repetition of an exogenous input is no candidate
     bundle = np.full(int(data.owner.max()) + 1, -1)
     links = np.arange(len(bundle))
     for c in np.flatnonzero((alone < OWN_VARIATION) & view.moving):
@@ -257,8 +260,8 @@ def _bundles(view: _View, fit: _Fit, blocks: list[np.ndarray], linear: np.ndarra
     return bundle
 
 
-def _beside(x: np.ndarray, given: np.ndarray) -> np.ndarray:
-    """Columns without what linear functions of others tell of them."""
+def _residuals(x: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """Columns minus the linear function of `given` that fits them best."""
     if not given.shape[1]:
         return x
     design = np.column_stack([given, np.ones(len(x))])
@@ -268,7 +271,7 @@ def _beside(x: np.ndarray, given: np.ndarray) -> np.ndarray:
 def _own_share(x: np.ndarray) -> np.ndarray:
     """(C,) share of each column that a linear function of all others leaves unexplained.
 
-    One over the diagonal of the inverse correlation matrix.
+    The reciprocal of the diagonal of the inverse correlation matrix.
     """
     spread = x.std(0)
     z = (x - x.mean(0)) / np.where(spread > 0, spread, 1.0)
@@ -278,9 +281,9 @@ def _own_share(x: np.ndarray) -> np.ndarray:
 
 
 def product_scores(x: np.ndarray, owner: np.ndarray, residual: np.ndarray, count: int) -> np.ndarray:
-    """(J,) largest z of an input's products with others in what is left of a target: two signs that act only together.
+    """(J,) largest z-score of an input's products with others in the residual: two signs that matter only together.
 
-    Trees cannot see such a pair, since neither of the two gains anything alone. All pairs cost two matrix products.
+    Trees cannot find such a pair, since neither of the two gains anything alone. All pairs cost two matrix products.
     """
     squares, best = x**2, np.zeros(count)
     apart = owner[:, None] != owner[None]
@@ -291,9 +294,9 @@ def product_scores(x: np.ndarray, owner: np.ndarray, residual: np.ndarray, count
 
 
 def tree_gains(trees: Trees, inputs: int, residual: np.ndarray) -> tuple[np.ndarray, int]:
-    """(J,) gain of each input's splits in a model of one target's residual (T, q), in units of a shadow's.
+    """(J,) gain of each input's splits in a model of one target's residual (T, q), relative to a shadow's gain.
 
-    And how many rounds kept-out rows liked: none where nothing is left to find.
+    And the number of boosting rounds that validation rows support: zero where nothing is left to find.
     """
     owner, fit = trees.owner, trees.fit
     gains, most = np.zeros(int(owner.max()) + 1), 0

@@ -1,4 +1,5 @@
-"""All numbers that steer discovery: options in one frozen record with its presets, then those that are no options."""
+"""All numbers that steer discovery: first the options, in one frozen record with its presets, then constants that
+cannot be set."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ Rule = Literal["calibrated", "threshold"]
 
 @dataclass(frozen=True)
 class Settings:
-    """How models are built, trained and judged."""
+    """How models are built and trained, and how decisions are made."""
 
     model: ModelName = "implicit"
     """implicit: contrastive critics (CBM). explicit: Gaussian and categorical heads (CDL).
@@ -28,65 +29,71 @@ class Settings:
     depth: int = 2
     """Hidden layers of the trunk."""
     code: int = 16
-    """Size of the code in which a context and a candidate meet. More: richer densities."""
+    """Size of the codes whose dot product scores a candidate value in a context. More: richer densities."""
     knots: int = 65
-    """Points on which a target's density is represented; bounds a CMI at log(knots - 1)."""
+    """Points on which a target's density is represented; a CMI cannot exceed log(knots - 1)."""
     candidates: int = 512
     """Negative samples per positive (`pairwise` only; the trunk scores its whole grid)."""
     score_penalty: float = 1e-6
     """Weight of the squared scores (lambda_1 of Eq. 5)."""
     slope_penalty: float = 1e-6
-    """Weight of the squared slope of the score along the candidate (lambda_2 of Eq. 5)."""
+    """Weight of the squared slope of the score with respect to the candidate value (lambda_2 of Eq. 5)."""
     batch: int = 160
     """Transitions per update."""
     teaching: bool = True
-    """Whether leave-one-out models learn from the full model's density, or from outcomes like the full model."""
+    """Whether leave-one-out models are distilled from the full model's density, instead of being fitted to the outcomes
+    as the full model is."""
     full_share: float = 0.1
-    """Without teaching: share of each batch that sees all inputs; in the rest one is dropped per transition."""
+    """Only without `teaching`: share of each batch that sees all inputs; in every other row one input is dropped."""
     learning_rate: float = 3e-3
-    """Peak of a warm-up and cosine schedule."""
+    """Peak learning rate, reached after a warm-up and followed by a cosine decay."""
     weight_decay: float = 0.1
-    """Pull of the weights towards zero, times the learning rate; raised during training where it overfits."""
+    """Weight decay of AdamW (multiplied by the learning rate). It is raised during training where the model
+    overfits."""
     updates: int = 2000
-    """Of the published networks (preset `paper`, model `demi`), where no number of steps is given."""
+    """Gradient steps of the published networks (preset `paper`, model `demi`) if `steps` is not given."""
     prediction_updates: int = 400
-    """Of the small networks that predict from the causes found."""
+    """Gradient steps of the small networks that predict each variable from the causes found."""
     last_action: Literal["auto", "on", "off"] = "auto"
-    """Whether models of the dynamics see the action before, too. auto: where most rows continue another one."""
+    """Whether models of the dynamics also see the previous action. auto: where most rows continue another row, and the
+    previous action improves the prediction of some target."""
     folds: int = 3
-    """Parts into which episodes are divided; each is tested by models fitted to the others."""
+    """Number of folds into which the episodes are divided (cross-fitting); each fold is tested by models fitted to the
+    others."""
     most_rows: int = 240_000
-    """Rows of a log that are used, in whole episodes. More: weaker effects are seen, in more time and memory."""
+    """Rows of the log that are used at most, in whole episodes. More: weaker effects can be detected, for more time and
+    memory."""
     kept_one_in: int = 6
-    """Of the episodes that models are fitted to, one in so many is kept out to choose between models."""
+    """Of the episodes available for fitting, one in this many is set aside as validation rows for model selection."""
     false_discovery_rate: float = 0.01
-    """Share of false ones among all edges that are claimed, at most. Lower: fewer edges, more undecided cells."""
+    """Largest expected share of false edges among all edges claimed. Lower: fewer edges, more undecided cells."""
     miss_rate: float = 0.02
-    """Share of effects at the limit of detection that are missed. Lower: a higher limit."""
+    """Share of effects exactly at the limit of detection that may be missed. Lower: a higher limit of detection."""
     shadows: int = 12
-    """Time-shifted copies of real variables, added as inputs that cannot matter, to calibrate decisions."""
+    """Number of time-shifted copies of real variables. They are added as inputs that cannot matter, to calibrate
+    decisions."""
     differences: bool = True
-    """Whether models also see differences of two variables that the data relate: in refits, those that go together
-    while a target is active; in networks, the same quantity of two objects (`hand_x`, `block_x`)."""
+    """Whether models also see differences of two related variables: in refits, of two that agree closely while a target
+    is active; in networks, of the same quantity of two objects (`hand_x`, `block_x`)."""
     held_out: float = 0.2
-    """Share of the episodes kept for measuring CMI."""
+    """Share of the episodes held out from the training of networks, to measure their CMI and their prediction error."""
     evaluation_rows: int = 20_000
-    """Held-out transitions used for CMI, at most."""
+    """Held-out transitions used at most to measure CMI with networks."""
     expected: bool = True
-    """Whether decisions are made on the mean of what the full model expects a dropped input to cost, as long as
-    outcomes do not contradict it, or on what it did cost at the outcomes (the paper): the former is far less noisy."""
+    """Whether networks decide by the loss that the full model expects from dropping an input, as long as the outcomes
+    do not contradict it (much less noisy), or by the loss at the observed outcomes (the paper)."""
     rule: Rule = "calibrated"
-    """calibrated: per-target thresholds from the shadows, with an undecided zone.
-    threshold: CMI >= epsilon (the paper)."""
+    """calibrated: per-target thresholds from the shadows, with a zone of undecided cells. threshold: CMI >= epsilon
+    (the paper)."""
     epsilon: float = 0.02
-    """Threshold in nats of the paper's rule."""
+    """Threshold of the paper's rule, in nats."""
     smallest_effect: float = 0.001
     """Calibrated rule: effects below this many nats are never called edges."""
     strongest_share: float = 0.015
-    """Calibrated rule: nor are those below this share of the target's strongest one, by which leave-one-out models of
-    well-predicted targets may err."""
+    """Calibrated rule, networks: neither are effects below this share of the target's strongest effect, since
+    leave-one-out models of a well-predicted target can be off by that much."""
     reward_inputs: Literal["next-state", "state-action", "both"] = "next-state"
-    """What a reward may depend on, beside the action: the state after the step, the state before it, or both."""
+    """The inputs of a reward besides the action: the state after the step, the state before it, or both."""
 
     def __post_init__(self) -> None:
         one, zero, share = at_least(1), at_least(0), at_least(0, 1)
@@ -111,7 +118,8 @@ class Settings:
 
 
 def preset(name: Preset, model: ModelName = "implicit") -> Settings:
-    """`fast` for real use, `paper` for the published networks and losses, `debug` to try the plumbing."""
+    """`fast` for real use, `paper` for the published networks and losses, `debug` for a quick test of the whole
+    pipeline."""
     if name not in get_args(Preset):
         raise DataError(f"unknown preset {name!r}; choose one of {', '.join(get_args(Preset))}")
     if model not in get_args(ModelName):
@@ -145,182 +153,202 @@ def preset(name: Preset, model: ModelName = "implicit") -> Settings:
     return base
 
 
-# Numbers that are no options: the same for every log.
+# Constants that are not options: the same for every log.
 
 # Rows, folds and targets
-LONGEST_CLUSTER = 200  # rows; a longer episode counts as several
-FEWEST_UNITS = 24  # episodes; with fewer, episodes are cut into blocks before they are divided into folds
-USUAL_SHARE = 0.1  # share of the rows with one value, from which on a target has two parts
-ROUNDING = 1e-6  # deviations by which that value may differ from row to row
-AT_REST = 0.01  # deviations up to which what lies next to it counts as having it, too: less movement is rest
-FEWEST_APART = 500  # rows that must have that value, and as many another one
-SAME_EVENT = 0.03  # share of their rows in which two targets may move alone and still count as moving together
-ATOM = 1 / 32  # a value that makes up more than this share of the data is treated as discrete
-SELF_MEMORY = 0.7  # nats of self-memory above which the change is predicted (half the residual)
-LOG_WORTH = 0.05  # nats by which a variable's logarithm must be predicted better than itself to take its place
+LONGEST_CLUSTER = 200  # rows; a longer episode is split into several clusters when standard errors are computed
+FEWEST_UNITS = 24  # episodes; with fewer, episodes are cut into blocks before they are assigned to folds
+USUAL_SHARE = 0.1  # share of rows with one and the same value above which a target is modelled in two parts
+ROUNDING = 1e-6  # standard deviations by which that value may differ between rows because of rounding
+AT_REST = 0.01  # standard deviations within which nearby values count as that value too: smaller movement is rest
+FEWEST_APART = 500  # rows that must have that value, and rows that must have another one
+SAME_EVENT = 0.03  # share of their active rows in which two targets may move alone and still count as one event
+ATOM = 1 / 32  # a value that makes up a larger share of the data than this is treated as discrete
+# nats of self-memory above which the change of a variable is predicted instead of its next value (half the residual)
+SELF_MEMORY = 0.7
+# nats by which the logarithm of a variable must be predicted better than the variable itself to replace it
+LOG_WORTH = 0.05
 LOG_ROWS = 20_000  # rows on which the two are compared, at most
-FEWEST_WRAPS = 10  # jumps by its whole range that a variable must make to count as one that wraps
-RARE_STEP = 0.005  # share of its other steps that may be anything, on either side ...
-OTHER_JUMPS = 0.1  # ... and of its jumps
-USUAL_STEP = 0.25  # share of its range up to which such a variable moves in one step otherwise
-PERIODS = (2 * math.pi, 360.0, 24.0, 1.0)  # looked for first, since the values seen seldom reach both ends
-REPETITION = 1e-3  # share of its variance that a repetition may have of its own: rounding, clipping
-CONTINUED = 0.8  # share of the rows that must continue another, for the last action to be looked at unasked
-ROWS_PER_COLUMN = 10  # of the action, from which on repetitions are told: with fewer, anything can be fitted
-LAST_ACTION_WORTH = 0.1  # nats that the action before must be worth to some target, given the state
+FEWEST_WRAPS = 10  # jumps across its whole range that a variable must make to be recognised as one that wraps around
+RARE_STEP = 0.005  # share of its ordinary steps ignored as outliers, at either end ...
+OTHER_JUMPS = 0.1  # ... and share of its jumps that may be something other than wrapping
+USUAL_STEP = 0.25  # largest ordinary step of such a variable, as a share of its range
+# periods tried first, since values that are rarely visited may not reach both ends of the range
+PERIODS = (2 * math.pi, 360.0, 24.0, 1.0)
+REPETITION = 1e-3  # largest share of its variance that a repetition may have of its own, from rounding or clipping
+# share of rows that must continue another row before `last_action="auto"` considers the previous action
+CONTINUED = 0.8
+# rows per column of the action needed to detect repetitions: with fewer, a regression fits anything
+ROWS_PER_COLUMN = 10
+LAST_ACTION_WORTH = 0.1  # nats that the previous action must be worth to some target, given the state
 
-MOST_FITTED = 40_000  # rows that one model is fitted to and chosen on. More: finer models, slower
-MOST_TESTED = 20_000  # rows that one model is tested on, where each of them has hundreds of features; trees need none
-MOST_NUMBERS = 24_000_000  # rows times columns that are held, beyond what is fitted to and tested on at least
+MOST_FITTED = 40_000  # rows for one model, fitting and model selection together. More: finer models, slower
+# test rows of one model whose rows need hundreds of features each; models of trees alone have no such limit
+MOST_TESTED = 20_000
+# rows times columns held in memory at most, but never fewer rows than are fitted to and tested on
+MOST_NUMBERS = 24_000_000
 
-# The look at all inputs
-MOST_FEATURES = 4000  # of the closed form; wider logs get fewer hinges per column. More: slower, with the cube
-RIDGE = 1e-8  # of a feature's variance: enough to invert what repeats itself
-MOST_SEEN = 64  # inputs that trees look at; in wider logs those that the closed form finds most useful
-SIGNIFICANT = 4.0  # deviations of a chi-square that make a candidate. Lower: more candidates, slower
-LOOK_ROUNDS = 30  # of boosting, at most, when trees look at everything
-ROWS_PER_FEATURE = 4  # of the closed form, from which on it may tell that an input follows from others
-OWN_VARIATION = 0.02  # share of its variance below which an input hardly varies by itself
+# Screening of all inputs
+# features of the closed form at most; logs with more columns get fewer hinges per column. More: slower, cubically
+MOST_FEATURES = 4000
+RIDGE = 1e-8  # as a share of a feature's variance: enough to invert the Gram matrix of repeated columns
+MOST_SEEN = 64  # inputs shown to the trees; of more inputs, those that the closed form ranks highest
+# standard deviations of a chi-square above which an input becomes a candidate. Lower: more candidates, slower
+SIGNIFICANT = 4.0
+LOOK_ROUNDS = 30  # boosting rounds at most when trees screen all inputs
+ROWS_PER_FEATURE = 4  # rows per feature from which on the closed form can say that an input follows from the others
+OWN_VARIATION = 0.02  # share of an input's variance, unexplained by others, below which it hardly varies by itself
 
 # Differences
-CLOSER = 0.5  # share of one that the other leaves unexplained while the target is active, in units of the usual share
-ACTIVE = 0.1  # share of the rows in which a continuous target is farthest from its median
-FEWEST_ACTIVE = 100  # rows of activity; with fewer, nothing is said
-MOST_DIFFERENCES = 8  # differences at most
-COPY = 1e-6  # share that may be left unexplained by a variable that merely repeats another
+# two variables are related if the share of one that the other leaves unexplained falls to this fraction of its usual
+# value while the target is active
+CLOSER = 0.5
+ACTIVE = 0.1  # share of rows, those farthest from the median, in which a continuous target counts as active
+FEWEST_ACTIVE = 100  # active rows; with fewer, no difference is proposed
+MOST_DIFFERENCES = 8  # differences per target at most
+COPY = 1e-6  # unexplained share up to which one variable merely repeats another
 
 # Closed forms
-HINGES = 7  # per column in the look at all inputs, and at least in refits. More: finer bends, slower
-TAIL = 0.001  # share of the rows beyond the outermost of evenly spaced hinges, on either side
-MOST_PRODUCTS = 480  # features of order two; beyond it, only plain products
-MOST_TRIPLES = 220  # products of three, of which there are none beyond it
+HINGES = 7  # per column: in screening, and the least number in refits. More: finer bends, slower
+TAIL = 0.001  # share of rows beyond the outermost evenly spaced hinge, at either end
+MOST_PRODUCTS = 480  # features of order two; with more, only plain products of columns are used
+MOST_TRIPLES = 220  # products of three columns; with more, none are used
 MOST_POWERS = 500  # monomials
-POWER_REACH = 8.0  # deviations of a column at which its powers are cut off
-CONSTANT = 1e-12  # variance, in units of the column's, below which a feature says nothing
+POWER_REACH = 8.0  # standard deviations at which a column is clipped before powers are taken
+CONSTANT = 1e-12  # variance, in units of the column's, below which a feature counts as constant
 
 # Refits
-BENDS = 15  # of a linear prediction: limits at which it is cut off
-MOST_HINGES = 31  # of one column in refits: what is not fitted looks like an effect of all that goes with it
-MOST_SINGLES = 400  # functions of one column each, of all columns together
-ROWS_PER_SINGLE = 20  # at least, beyond the usual number of hinges
-RIDGES = (1e-8, 1e-3, 1e-1)  # among which kept-out rows choose
-RIDGE_ROWS = 20_000  # from which on the smallest ridge is taken without asking
-CHOOSING = 10_000  # rows on which closed forms are compared, and as many kept-out ones, at most
-WORTH_TRYING = 4.0  # deviations of the clearest product or power in what a simpler closed form leaves over
-BETTER = 0.998  # share of the loss on kept-out rows that a richer model must get below
-BOOST_ROUNDS = 60  # of boosting in refits, at most
-FLOOR = 1e-8  # variance, in units of the target's: what is below is rounding
-SLOPES = (0.25, 0.5, 0.75)  # quantiles of an input between which the slope of its own small part may change
-TAIL_DEGREES = 3.0  # of freedom of Student's distribution, for residuals with heavy tails ...
-TAIL_WORTH = 0.02  # ... where it is worth so many nats a row
-TAME = 0.3  # share of the squared error in a thousandth of the rows, from which on outliers are drawn in
-FEW_OUTSIDE = 0.05  # share of new rows outside the range that models have seen, up to which they are left out
-FEW_FITTED = 10_000  # rows, below which all boosting is careful
-CAREFUL = 2  # times smaller steps of boosting, where a weak effect is looked at again
-BOOST_PATIENCE = 6  # rounds without progress on kept-out rows
+BENDS = 15  # hinges on a linear prediction, for limits at which it is cut off
+# per column in refits; what a model fails to fit looks like an effect of every input correlated with it
+MOST_HINGES = 31
+MOST_SINGLES = 400  # functions of single columns, over all columns together
+ROWS_PER_SINGLE = 20  # rows needed for each function beyond the usual number of hinges
+RIDGES = (1e-8, 1e-3, 1e-1)  # candidates for the ridge penalty; validation rows choose among them
+RIDGE_ROWS = 20_000  # rows from which on the smallest ridge is taken without a comparison
+CHOOSING = 10_000  # rows on which closed forms are compared, and validation rows, at most
+WORTH_TRYING = 4.0  # z-score that the clearest product or power must reach in the residual of a simpler closed form
+BETTER = 0.998  # a richer model must reduce the validation loss to less than this fraction
+BOOST_ROUNDS = 60  # boosting rounds in refits at most
+FLOOR = 1e-8  # variance, in units of the target's, below which everything is rounding
+SLOPES = (0.25, 0.5, 0.75)  # quantiles of an input at which the slope of its own small variation may change
+TAIL_DEGREES = 3.0  # degrees of freedom of Student's t distribution, used for residuals with heavy tails ...
+TAIL_WORTH = 0.02  # ... if it is worth this many nats per row
+TAME = 0.3  # share of the squared error in a thousandth of the rows above which outliers are drawn in
+FEW_OUTSIDE = 0.05  # if at most this share of new rows lies outside the fitted range, those rows are left out
+FEW_FITTED = 10_000  # rows; with fewer, all boosting uses smaller steps
+CAREFUL = 2  # factor by which boosting steps shrink where rows are few, and when a weak effect is checked again
+BOOST_PATIENCE = 6  # boosting rounds without progress on validation rows
 
 # Candidates and controls
-MOST_CANDIDATES = 24  # of a part; each is refitted without. More: slower, in proportion
-PAIRED = 5.5  # deviations of the best of all products, from which on a pair is looked at
-TINY = 1e-4  # share of all gain, below which nobody looks
-FOUND = 1.5  # times a shadow's gain, from which on trees have found something
-SURE = 6.0  # errors above zero: no second opinion is needed ...
-SURE_WITHOUT_NOISE = 12.0  # ... and where a law has no noise, so that a few rows may make up an effect and its error
-NEGLIGIBLE = 2e-4  # nats that nobody looks for
-FEW_CANDIDATES = 6  # that are not worth pruning
-PRUNED_ROWS = 5000  # below which a group's effect is too uncertain for pruning
-MOST_ADDED = 6  # candidates that the third look brings back
-BUNDLED = 20.0  # deviations of a chi-square, for inputs that hardly vary apart and show only together
-WEAK = 0.1  # nats, below which an effect must also hold against better models without the input ...
-WEAK_SHARE = 0.25  # ... as it must below this share of all that is known of the target: where there is no noise, a
-# little misfit is worth many nats
-HARMFUL = 3.0  # errors below zero, from which on a candidate makes the model worse and is dropped
-CONCEIVABLE = 1.7  # errors of one fold, below which three folds together cannot make an edge: no stand-in is needed
+MOST_CANDIDATES = 24  # per part of a target; each needs a refit without it. More: proportionally slower
+PAIRED = 5.5  # z-score of the best product above which both of its inputs become candidates
+TINY = 1e-4  # share of the total gain below which an input is ignored
+FOUND = 1.5  # multiple of a shadow's gain above which trees have found something
+SURE = 6.0  # standard errors above zero at which no second opinion is needed ...
+# ... and where a law has no noise, since there a few rows can make up an effect and its error
+SURE_WITHOUT_NOISE = 12.0
+NEGLIGIBLE = 2e-4  # nats too few to look for
+FEW_CANDIDATES = 6  # no more candidates than this are not worth pruning
+PRUNED_ROWS = 5000  # rows; with fewer, the effect of half of the candidates is too uncertain to prune them together
+MOST_ADDED = 6  # candidates that the look at the residual may bring back
+BUNDLED = 20.0  # standard deviations of a chi-square, for inputs that hardly vary independently and show only together
+WEAK = 0.1  # nats below which an effect must also hold against better models without the input ...
+# ... as it must below this share of all nats that the inputs explain: without noise a little misfit costs many nats
+WEAK_SHARE = 0.25
+HARMFUL = 3.0  # standard errors below zero at which a candidate makes the model worse and is dropped
+# standard errors on one fold; below it three folds together cannot make an edge, so no stand-in is needed
+CONCEIVABLE = 1.7
 CONTROLS = 2  # shadows among the candidates of each target
-PLANTED = 0.02  # nats of the planted effect
-LITTLE = 0.98  # share of a target's variance, above which nothing of its mean is explained
-SPREAD_ROUNDS = 3  # rounds of boosting that the spread of a target must be worth before its causes are sought
-UNFITTED = 0.1  # nats gained by twice the rows, from which on what a model leaves over is no noise ...
-UNFITTED_SHARE = 0.25  # ... and the share of them that an input which merely goes with the causes may be worth
-NOISY = 1e-4  # of a target's variance: less is no noise either ...
-MISFIT = 0.2  # ... and there, nats that such an input may be worth
-MOST_MISFIT = 0.4  # the most that it may be worth anywhere: true causes of such laws are worth several nats
-EXCEPTIONAL = 6.0  # usual deviations from which on a row is an exception to a law ...
-MOST_EXCEPTIONS = 0.25  # ... and the share of the rows up to which they are
-SHOWN = 3.0  # times a shadow's gain, for causes of a target's spread
+PLANTED = 0.02  # least size of the planted effect, in nats
+LITTLE = 0.98  # residual share of a target's variance above which its mean is practically unexplained
+SPREAD_ROUNDS = 3  # boosting rounds that the spread of a target must be worth before its causes are tested
+UNFITTED = 0.1  # nats gained by doubling the rows above which the residual is not all noise ...
+UNFITTED_SHARE = 0.25  # ... and the share of them that an input merely correlated with the causes may seem to be worth
+NOISY = 1e-4  # share of a target's variance; a smaller residual is not noise either ...
+MISFIT = 0.2  # ... and there such an input may seem to be worth this many nats
+MOST_MISFIT = 0.4  # nats that such an input may seem to be worth at most; true causes of such laws are worth several
+EXCEPTIONAL = 6.0  # typical residuals (robust standard deviations) above which a row is an exception to a law ...
+MOST_EXCEPTIONS = 0.25  # ... unless more than this share of all rows is
+SHOWN = 3.0  # multiple of a shadow's gain that a cause of a target's spread must exceed
 
 # Verdicts
-DEGREES = 10  # of freedom of Student's t: an error rests on about ten shadows, a target's own and those of others
-MOST_SCATTER = 25.0  # squared errors by which shadows of one part make others doubt theirs, at most
-PRIOR_SHADOWS = 4  # shadows of other targets that count as many as a target's own
-PRIOR_FOLDS = 4  # folds that a cell's error counts as much as, beside how far its own folds lie apart
-LEAST_EFFICIENCY = 0.1  # share of a planted effect that counts as found at least: a limit is at most ten times higher
-BLIND = 0.1  # nats: with a higher limit of detection "none" would say little, unless the target owes far more ...
-BLIND_SHARE = 0.5  # ... to its inputs: half of all that is known of it is no high limit
-FEW_TESTED = (
-    2000  # rows of a fold: with fewer, all folds look at everything, and what they cannot rule out is undecided
-)
-RARE = 30  # rows in which something must change for its absence of effects to count
-DOMINANT = 3.0  # times the effect of an input: a mate in its bundle with a larger one casts doubt on it
-HIDDEN = 5.0  # errors of a typical cell: what may have a larger effect than that is looked at on other folds, too
-ASKED = 0.5  # errors above zero on the first fold, from which on the other folds are asked
-LITTLE_MISFIT = 30.0  # times less than what models do not fit: as little is ruled out together with it
-DOUBTFUL = 1.3  # errors above zero from which on a cell that all folds do not settle is undecided
+# degrees of freedom of Student's t: an error rests on about ten shadows, the target's own and those of others
+DEGREES = 10
+# ratio of squared scatter to squared error of one part's shadows, clipped here in the mean over parts
+MOST_SCATTER = 25.0
+PRIOR_SHADOWS = 4  # the mean scatter over all parts counts like this many shadows of the part itself
+PRIOR_FOLDS = 4  # a cell's own error counts like this many folds against the scatter between its folds
+LEAST_EFFICIENCY = 0.1  # least share of a planted effect that counts as found: a limit rises tenfold at most
+# nats; above this limit of detection "none" would say little, unless the target owes far more to its inputs ...
+BLIND = 0.1
+BLIND_SHARE = 0.5  # ... a limit below this share of all nats explained is never too high
+# test rows of a fold; with fewer, every fold tests all candidates, and what they cannot rule out is undecided
+FEW_TESTED = 2000
+RARE = 30  # rows; of a variable that changes in fewer, the absence of an effect is not claimed
+DOMINANT = 3.0  # a member of the same bundle whose effect is larger by this factor casts doubt on an input
+HIDDEN = 5.0  # standard errors of a typical cell; if a larger effect is possible, the other folds look at the cell too
+ASKED = 0.5  # standard errors above zero on the first fold at which the other folds are measured
+LITTLE_MISFIT = 30.0  # factor; an effect this much smaller than the misfit is ruled out together with it
+DOUBTFUL = 1.3  # standard errors above zero at which a cell that all folds leave open is undecided
 
 # Networks: verdicts
-SHADOW_DEVIATIONS = 4.0  # how far beyond the scatter of the shadows an effect must lie
-NORMAL = 1.25  # standard deviations in a mean absolute one: a single odd shadow counts less than in a mean square
-SURE_ABOVE_ZERO = 3.0  # its own standard errors that an effect must exceed
-STANDARD_ERRORS = 2.0  # distance from the threshold below which a cell is undecided
+SHADOW_DEVIATIONS = 4.0  # standard deviations of the shadows that an effect must exceed
+# ratio of standard to mean absolute deviation of a normal; an outlying shadow counts less than in a mean square
+NORMAL = 1.25
+SURE_ABOVE_ZERO = 3.0  # standard errors of its own that an effect must exceed
+STANDARD_ERRORS = 2.0  # distance from the threshold, in standard errors, below which a cell is undecided
 
 # Networks: evidence
-SETTLED = 5e-4  # nats: a cell surely below this is not looked at again
-SHARP = 5.0  # standard errors above zero from which on outcomes are reported as they are ...
-REFUTED = 5.0  # ... and below zero from which on the prediction is better without the input
+SETTLED = 5e-4  # nats; a cell that is surely below this needs no more rows
+SHARP = 5.0  # standard errors above zero from which on the loss at the outcomes is reported ...
+REFUTED = 5.0  # ... and below zero from which on predictions are better without the input
 KNOWN = 4.0  # standard errors above zero that some input of a target must reach
-PEAK_ROWS = 20_000  # looked at for differences of the same quantity
-PEAK = 0.03  # share of the rows in the narrowest interval that is compared
-CONCENTRATED = 1.4  # times narrower than for unrelated values
-PER_VARIABLE = 1  # pairs at most, per variable
+PEAK_ROWS = 20_000  # rows used to find differences of the same quantity
+PEAK = 0.03  # share of rows in the narrowest interval that is compared
+CONCENTRATED = 1.4  # how many times narrower than for unrelated values that interval must be
+PER_VARIABLE = 1  # pairs per variable, on average, at most
 
-# Networks: the second look
-SECOND_LOOKS = 3  # at most, where a target is looked at until nothing more is left out
-MOST_SLOTS = 2400  # candidates of all targets together that local networks look at
-LOCAL_RATE = 3.0  # small networks bear a higher learning rate than the trunk
-CONFIRMED = 0.5  # of the edges of the first look, for its verdicts on what found no room in the second
-MOST_SECOND = 24  # candidates of a target; on what ranks behind so many others the first look decides
+# Networks: refinement by small networks on candidates
+SECOND_LOOKS = 3  # refinements at most, when candidates are added until none is left out
+MOST_SLOTS = 2400  # candidates of all targets together that the small networks see
+LOCAL_RATE = 3.0  # factor on the learning rate: small networks tolerate more than the trunk
+# share of the first pass's edges that must be confirmed for its verdicts to stand on inputs that were no candidates
+CONFIRMED = 0.5
+MOST_SECOND = 24  # candidates per target; inputs ranked lower keep the verdict of the first pass
 
-# Networks: while data come in
-ONLINE_RATE = 0.0  # where on the learning-rate schedule online updates stay: at its peak, which sharp steps need
-ONLINE_MEMORY = 0.5  # share of the running CMI that stays when a new measurement comes
-GROWTH = 2.0  # how many times more rows there must be for a new fit
-FIT_ROWS = 40_000  # rows that scales, knots and targets are fitted to, at most
+# Networks: online, on growing data
+# position on the learning-rate schedule of all online updates: its peak, which sharp steps in the data need
+ONLINE_RATE = 0.0
+ONLINE_MEMORY = 0.5  # weight of the running CMI when a new measurement is averaged in
+GROWTH = 2.0  # factor by which the rows must have grown for a new fit of scales, knots and targets
+FIT_ROWS = 40_000  # rows to which scales, knots and targets are fitted, at most
 POOL_ROWS = 40_000  # rows that one call trains on, at most
-FIRST_UPDATES = 3  # times as many updates in the first call, when there is nothing to go on from
-ONLINE_SMALLEST = 0.005  # smallest effect in nats, while in training
-UNCONFIRMED_SHARE = 0.05  # share of the strongest cause that an effect must exceed where no second look confirms it
-ONLINE_SURE = 1.0  # standard errors that an effect must exceed: to leave out a cause costs more than one too many
-DOUBT = 1.0  # standard errors that an effect may lack, where inputs in doubt are kept
+FIRST_UPDATES = 3  # factor on the updates of the first call, which has no earlier weights to start from
+ONLINE_SMALLEST = 0.005  # nats; smallest effect while models are still in training
+UNCONFIRMED_SHARE = 0.05  # share of the strongest cause that an effect must exceed if no refinement confirms it
+ONLINE_SURE = 1.0  # standard errors that an effect must exceed; missing a cause costs more than one too many
+DOUBT = 1.0  # standard errors that an effect may lack where inputs in doubt are kept
 ONLINE_WATCHED = 1000  # rows on which overfitting is watched
-REWARD_SHARE = 0.05  # of the strongest cause that others must reach: few rows, and what is in doubt is kept anyway
+# share of the strongest cause that others must reach: rows are few, and inputs in doubt are kept anyway
+REWARD_SHARE = 0.05
 LOCAL_WIDTH = 48  # hidden units of a small network
 MOST_PAIRS = 12  # differences that one target's network sees
-CANDIDATE = 1e-3  # nats above a typical shadow: anything that may reach this is looked at again
+CANDIDATE = 1e-3  # nats above a typical shadow; any input that may reach this becomes a candidate
 
 # Networks: training
-WARM_UP = 200  # updates until the learning rate has reached its peak
-AVERAGE_EVERY = 4  # updates between two steps of the averaged weights
-AVERAGE_LENGTH = 250  # such steps over which weights are averaged
-REFOCUS = (0.25, 0.4, 0.6, 0.8)  # points of training at which the dropping of inputs is redistributed
-FOCUS_CELLS = 12_000_000  # inputs times targets times rows that such a redistribution looks at
-FOCUS_ROWS = (32, 500)  # at least, at most
-HARD_TO_TELL = 0.01  # nats around which an effect is hard to tell from none
-WATCH_EVERY = 100  # updates between two looks at rows kept out of training
-WATCHED = (1000, 20_000)  # of those rows: at least, and targets times rows
-HARDER = 2.0  # factor by which weight decay follows what such a look shows
-STRONGEST_DECAY = 30.0  # times the one it starts from
+WARM_UP = 200  # updates until the learning rate reaches its peak
+AVERAGE_EVERY = 4  # updates between two steps of the weight average
+AVERAGE_LENGTH = 250  # steps over which weights are averaged
+REFOCUS = (0.25, 0.4, 0.6, 0.8)  # fractions of training at which the probabilities of dropping each input are revised
+FOCUS_CELLS = 12_000_000  # inputs times targets times rows evaluated for such a revision
+FOCUS_ROWS = (32, 500)  # rows for it, at least and at most
+HARD_TO_TELL = 0.01  # nats; effects of about this size are the hardest to tell from none
+WATCH_EVERY = 100  # updates between two evaluations on held-out rows
+WATCHED = (1000, 20_000)  # those rows: at least so many, and so many targets times rows
+HARDER = 2.0  # factor by which weight decay changes after such an evaluation
+STRONGEST_DECAY = 30.0  # largest weight decay, in multiples of the initial one
 
 # Networks: inputs
-BINS = 8  # pieces of a scalar's encoding
-NEAR_PEAK = 0.3  # share of the values of a difference that are near its peak
-EVALUATION_CANDIDATES = 4  # times the number of training candidates
+BINS = 8  # intervals into which the encoding of a scalar is divided
+NEAR_PEAK = 0.3  # share of the values of a difference that count as near its peak
+EVALUATION_CANDIDATES = 4  # factor on the number of training candidates

@@ -1,4 +1,5 @@
-"""One split of a part's rows: those that models are fitted to, kept-out ones that choose among them, and new ones."""
+"""Splits the rows of a part: training rows, validation rows for model selection, and test rows from held-out
+episodes."""
 
 from __future__ import annotations
 
@@ -12,15 +13,15 @@ from cbm.discovery.settings import FEW_OUTSIDE, MOST_FITTED, MOST_TESTED
 
 @dataclass(frozen=True)
 class Rows:
-    """One split, as indices."""
+    """One split, as row indices."""
 
     fit: np.ndarray
     kept: np.ndarray
     test: np.ndarray
 
     def inside(self, x: np.ndarray) -> Rows:
-        """Without the few new rows outside the range that models are fitted to: how a curve goes on there is nobody's
-        finding, and one such row can outweigh all others. Where there are many, as with a slow drift, all stay."""
+        """Without the new rows outside the range of the training rows, if these are few: how a curve continues there is
+        unknown, and one such row can outweigh all others. Where they are many, as with a slow drift, all stay."""
         low, high = x[self.fit].min(0), x[self.fit].max(0)
         parts = [self.fit]
         for new in (self.kept, self.test):
@@ -30,7 +31,7 @@ class Rows:
 
 
 def rows_of(data: Dataset, fold: int, part: int, tested: int = MOST_TESTED) -> Rows:
-    """The rows that a part speaks of, on one fold: at most so many to learn from, and so many to test on."""
+    """The rows that a part covers, on one fold: at most MOST_FITTED to learn from, and at most `tested` to test on."""
     mine, test = data.rows_of(part), data.fold == fold
     learnt = _some(np.flatnonzero(mine & ~test), data.rank, MOST_FITTED)
     kept = data.kept[learnt]
@@ -38,7 +39,7 @@ def rows_of(data: Dataset, fold: int, part: int, tested: int = MOST_TESTED) -> R
 
 
 def _some(rows: np.ndarray, rank: np.ndarray, most: int) -> np.ndarray:
-    """About as many of some rows, in whole episodes: the first ones in the order of `rank`."""
+    """About `most` of the rows, in whole episodes: the first ones in the order of `rank`."""
     if len(rows) <= most:
         return rows
     return np.asarray(rows[rank[rows] <= np.sort(rank[rows])[most - 1]])

@@ -1,6 +1,6 @@
 """The fitted part of a dataset (scales, knots, targets) as tensors and back, for checkpoints of growing data.
 
-The rows are left out: they are made again from the data, in the coordinates stored here.
+The rows are left out: they are recomputed from the data, in the coordinates stored here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def dataset_tensors(dataset: TensorDataset) -> dict[str, Tensor]:
 
 
 def dataset_from_tensors(tensors: Mapping[str, Tensor]) -> TensorDataset:
-    """The undo of `dataset_tensors`, without rows."""
+    """The inverse of `dataset_tensors`, without rows."""
     columns_read, inputs, variables, real_inputs = (int(v) for v in tensors["sizes"])
     parts = {name: tensors[f"encoder.{name}"].clone() for name in ENCODER}
     encoder = Encoder(**parts, columns=columns_read, inputs=inputs)

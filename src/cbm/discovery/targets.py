@@ -1,11 +1,10 @@
-"""What the models predict: each next-step variable, brought to a coordinate u in [0, 1].
+"""What the networks predict: each variable's next value or change, mapped to a coordinate u in [0, 1].
 
-Conditional mutual information does not change under a monotone map of the predicted variable, so we
-choose one in which densities are easy to learn: half the empirical distribution function (every
-variable, whatever its scale or tails, fills the interval) and half the plain linear scale (tails keep
-their resolution). A value that occurs again and again, such as "did not move", becomes an interval
-of its own, inside which the coordinate is drawn at random: a density then exists even for variables
-that are partly or wholly discrete.
+Conditional mutual information does not change under a monotone map of the predicted variable, so we choose one that
+makes densities easy to learn: half the empirical distribution function (every variable, whatever its scale or tails,
+fills the interval) and half the linear scale (tails keep their resolution). A value that occurs again and again, such
+as "did not move", becomes an interval of its own, inside which the coordinate is drawn at random: then even variables
+that are partly or wholly discrete have a density.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ TABLE = 2049  # points of the table that inverts the coordinate
 
 @dataclass(frozen=True)
 class Coordinate:
-    """The monotone map of one scalar to u, as fitted on data."""
+    """The monotone map of one scalar to u, fitted to data."""
 
     values: np.ndarray
     """Sorted support points."""
@@ -50,7 +49,7 @@ class Coordinate:
         return cls(values[keep], (lower + linear)[keep] / 2, (upper + linear)[keep] / 2)
 
     def forward(self, sample: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """u and the width of the atom it belongs to (0 for a continuous value)."""
+        """u, and the width of the atom that it belongs to (0 for a continuous value)."""
         last = len(self.values) - 1
         right = np.clip(np.searchsorted(self.values, sample), 0, last)
         on_point = self.values[right] == sample
@@ -77,7 +76,7 @@ def _table_rows(atom: np.ndarray, n: int) -> np.ndarray:
 
 
 def change(obs: np.ndarray, next_obs: np.ndarray, kind: Kind) -> np.ndarray:
-    """Difference over one step; angles take the short way round."""
+    """Difference over one step; for angles along the shorter arc."""
     delta = next_obs - obs
     return wrap(delta) if kind == "angle" else delta
 
@@ -88,12 +87,12 @@ def wrap(angle: np.ndarray) -> np.ndarray:
 
 
 def self_memory(data: Transitions, rows: int = 20_000) -> np.ndarray:
-    """How much better each variable's change is predicted than its value, both without its own present, in nats.
+    """Nats by which each variable's change is predicted better than its next value, both without its present value.
 
-    log(residual of the value / residual of the change) of two additive regressions on all the other
-    inputs. Large where a variable is "what it was, plus something": there the change is the thing to
-    model, and the variable's own past is a cause. Near zero or negative for memoryless variables, whose
-    change would seem to depend on their own past and on whatever correlates with it.
+    log(residual of the value / residual of the change) of two additive regressions on all other inputs. It is large
+    where a variable is its previous value plus something: there the change is what to model, and the variable's own
+    past is a cause. It is near zero or negative for memoryless variables, whose change would seem to depend on their
+    own past and on everything correlated with it.
     """
     pick = np.linspace(0, len(data) - 1, min(rows, len(data))).astype(int)
     obs, after, kinds = data.obs[pick], data.next_obs[pick], data.factors.kinds
@@ -113,7 +112,7 @@ def self_memory(data: Transitions, rows: int = 20_000) -> np.ndarray:
 
 
 def _on_circle(values: np.ndarray, kind: Kind) -> np.ndarray:
-    """(T, 1), or (T, 2) the place of an angle on the circle."""
+    """(T, 1) the values, or (T, 2) sine and cosine of an angle."""
     return np.stack([np.sin(values), np.cos(values)], 1) if kind == "angle" else values[:, None]
 
 
@@ -134,10 +133,10 @@ def additive_features(inputs: np.ndarray, most: int = 2000) -> tuple[np.ndarray,
 
 
 def _squares_without_own(pieces: np.ndarray, owner: np.ndarray, y: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """(Q,) squared residual deviation of each column of y, regressed on all features but those of its variable `own`.
+    """(Q,) mean squared residual of each column of y, regressed on all features but those of its own variable `own`.
 
-    One inverse serves all: leaving out a block of features from a ridge regression with inverse Gram
-    matrix P raises the squared residual by  b' (P_block)^-1 b, with b the block's coefficients.
+    One inverse serves all targets: leaving out a block of features from a ridge regression with inverse Gram matrix P
+    raises the squared residual by b' (P_block)^-1 b, where b are the block's coefficients.
     """
     n = len(pieces)
     y = y - y.mean(0)

@@ -1,8 +1,8 @@
-"""What a network predicts from what, in tensors: inputs that can be dropped one at a time, and targets.
+"""The data of a network as tensors: inputs that can be dropped one at a time, and targets.
 
-Dynamics and rewards differ only in their columns: (s_t, a_t) -> s_{t+1}, and
-s_{t+1} -> rewards. Shadows are extra inputs that cannot matter: real variables shifted in time by
-far more than an episode. They show what "no effect" looks like for this model on this data.
+Dynamics and rewards differ only in their columns: (s_t, a_t) -> s_{t+1}, and s_{t+1} -> rewards. Shadows are extra
+inputs that cannot matter: real variables shifted in time by far more than an episode. They show what "no effect" looks
+like for this model on these data.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Rows:
     u: Tensor
     """(T, K) targets as coordinates in [0, 1]."""
     width: Tensor
-    """(T, K) width of the atom the target falls into, 0 where it is continuous."""
+    """(T, K) width of the atom that the target falls into, 0 if it is continuous."""
     y: Tensor
-    """(T, K) targets, standardised, for models that predict a number."""
+    """(T, K) standardised targets, for models that predict a number."""
     level: Tensor
-    """(T, K) index of the value of discrete targets."""
+    """(T, K) index of the value of a discrete target."""
     cluster: np.ndarray
-    """(T,) episode of each row: errors within one episode are not independent."""
+    """(T,) episode of each row: rows of one episode are not independent."""
 
     def __len__(self) -> int:
         return len(self.x)
@@ -68,7 +68,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class TensorDataset:
-    """Everything a masked model needs to know of its data."""
+    """Everything a masked model needs to know about its data."""
 
     encoder: Encoder
     targets: tuple[Target, ...]
@@ -77,11 +77,11 @@ class TensorDataset:
     real_inputs: int
     """Inputs 0 … real_inputs-1 are variables and the action, the rest are shadows."""
     columns: Scale
-    """Of the raw input columns, shadows left out."""
+    """Scale of the raw input columns, without shadows."""
     outputs: Scale
-    """Of the raw targets."""
+    """Scale of the raw targets."""
     shadow_columns: np.ndarray
-    """Which column each shadow is a shifted copy of."""
+    """The column that each shadow is a shifted copy of."""
     train: Rows
     held: Rows
 
@@ -95,13 +95,14 @@ class TensorDataset:
 
     @property
     def action_input(self) -> int | None:
-        """Index of the action (in models of rewards: of action and context) among the inputs, if it is one."""
+        """Index of the action (in models of rewards, of action and context) among the inputs; None if it is no
+        input."""
         has_action = len(self.columns.mean) > self.variables
         return self.variables if has_action else None
 
     @property
     def breadth(self) -> np.ndarray:
-        """(real inputs,) columns of each; only the action has several."""
+        """(real inputs,) number of columns of each; only the action has several."""
         columns = np.ones(self.real_inputs)
         columns[self.variables :] = len(self.columns.mean) - self.variables
         return columns
@@ -122,13 +123,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Dynamics:
-    """The dataset of the dynamics, and what is known of each variable before any model is trained."""
+    """The dataset of the dynamics, and what is known about each variable before any model is trained."""
 
     dataset: TensorDataset
     moving: np.ndarray
     """(d,) whether the variable ever changes; one that never does needs no model."""
     memory: np.ndarray
-    """(d,) nats by which the variable's own past helps, where its change is what is predicted."""
+    """(d,) nats by which the variable's own past helps, if its change is predicted."""
 
 
 def dynamics_dataset(
@@ -169,9 +170,10 @@ def reward_dataset(
 ) -> TensorDataset:
     """s_{t+1} -> rewards (or (s_t, a_t) -> rewards).
 
-    The context stands beside the state, with the action if that is an input: as one more node, whose own effect
-    on a reward nobody asks for. Differences are those from the context: a reward is a sharp function of a few
-    variables, and differences `among_variables` let the others sharpen its picture. They help where rows are few.
+    The context is one more input beside the state, together with the action if that is an input; its own effect on a
+    reward is not of interest. Differences are those from the context: a reward is often a sharp function of a few
+    variables. Differences `among_variables` as well help where rows are few, but let variables that are no causes
+    sharpen the picture of those that are.
     """
     rows = _reward_table(train, names, state_action)
     plan = [(k, reward_kind(rows.targets[:, k]), False) for k in range(len(names))]
@@ -196,7 +198,7 @@ def _reward_table(data: Transitions, names: list[str], state_action: bool) -> Ta
 
 
 def reward_kind(reward: np.ndarray) -> Kind:
-    """A reward with a handful of values (success or not) is a class, not a number."""
+    """A reward with a handful of values (success or not) is categorical, not a number."""
     few = len(np.unique(reward[:1000])) <= 16 and len(np.unique(reward)) <= 16
     return "categorical" if few else "continuous"
 
@@ -205,8 +207,8 @@ def _dataset(
     train: Table, held: Table, data: Transitions, plan: list[tuple[int, Kind, bool]], shadows: int, seed: int,
     names: list[str], first: int = 0,
 ) -> TensorDataset:  # fmt: skip
-    """`names` are those of the first columns, for finding differences worth seeing (from column `first` or a later
-    one); none for none."""
+    """`names` are those of the first columns; they are used to find useful differences (of column `first` or a later
+    one). Empty: no differences."""
     rng = np.random.default_rng([seed, 77])
     d = len(data.factors)
     extra = train.inputs.shape[1] - d  # action columns, one node together

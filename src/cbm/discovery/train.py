@@ -1,4 +1,4 @@
-"""Trains any masked model: batches, dropped inputs, schedule, averaged weights, resumable state."""
+"""Trains any masked model: batches, dropped inputs, learning-rate schedule, averaged weights, resumable state."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class Budget:
 
 @contextmanager
 def interrupt_deferred() -> Iterator[None]:
-    """Ctrl-C inside takes effect on leaving, so that no update is cut in half. Who waits for it already goes on so."""
+    """Ctrl-C inside takes effect on leaving, so that no update is cut in half. A handler that is already installed
+    stays."""
     alone = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if threading.current_thread() is not threading.main_thread() or not alone:
         yield
@@ -95,7 +96,7 @@ class Trainer:
         self.watched, self.rows = self._keep_out(seed)
         self.decay = settings.weight_decay
         self.best = (math.inf, math.inf)
-        """Loss on the rows kept out of training when it was lowest, and on those in training at that time."""
+        """The lowest loss so far on the held-out rows, and the loss on training rows at that time."""
         self.optimizer = self._optimizer(0)
         self.focus = self.even_focus()
         self.refocused = 0
@@ -154,7 +155,7 @@ class Trainer:
         return numbers
 
     def _keep_out(self, seed: int) -> tuple[tuple[Batch, Batch] | None, Tensor]:
-        """Training rows to watch overfitting on (some kept out of training, some not), and the rows to train on."""
+        """Batches to detect overfitting (one of held-out rows, one of training rows), and the rows to train on."""
         rows = self.dataset.train
         least, cells = WATCHED
         size = min(len(rows) // 20, max(least, cells // max(len(self.dataset.targets), 1)))
@@ -167,9 +168,9 @@ class Trainer:
 
     @torch.no_grad()
     def watch(self) -> None:
-        """More weight decay when rows that were kept out are predicted worse than before and others better.
+        """Raise weight decay when the held-out rows are predicted worse than before and training rows better.
 
-        Less, down to where it began, when it has become too much: both are predicted worse.
+        Lower it, at most to its initial value, when it has become too strong: when both are predicted worse.
         """
         if self.watched is None:
             return
@@ -185,7 +186,7 @@ class Trainer:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Inside, the model has its averaged weights."""
+        """Inside this context, the model has its averaged weights."""
         current = [p.detach().clone() for p in self.model.parameters()]
         self.use_average()
         try:
@@ -195,17 +196,17 @@ class Trainer:
                 torch._foreach_copy_(list(self.model.parameters()), current)
 
     def even_focus(self) -> Tensor:
-        """Every real input alike; all shadows together get a fifth of the rows at most."""
+        """The same probability for every real input; all shadows together get at most a fifth of the rows."""
         real, shadows = self.dataset.real_inputs, self.dataset.inputs - self.dataset.real_inputs
         weight = torch.ones(self.dataset.inputs)
         weight[real:] = min(1.0, 0.25 * real / max(shadows, 1))
         return weight / weight.sum()
 
     def refocus(self) -> None:
-        """Drop more often those inputs whose effects are neither clearly there nor clearly not.
+        """Drop those inputs more often whose effects are neither clearly present nor clearly absent.
 
-        A leave-one-out model that has not been trained enough makes its input look needed; more rows for
-        the doubtful ones settle most of them.
+        A leave-one-out model that is not trained enough makes its input look necessary; more rows for inputs in doubt
+        settle most of them.
         """
         inputs, real = self.dataset.inputs, self.dataset.real_inputs
         rows = int(np.clip(FOCUS_CELLS // (inputs * max(len(self.dataset.targets), 1)), *FOCUS_ROWS))
@@ -218,11 +219,11 @@ class Trainer:
         self.focus = 0.5 * self.even_focus() + 0.5 * weight / weight.sum()
 
     def _enter(self, progress: float) -> float:
-        """Start the phase that `progress` falls into; returns the progress within it."""
+        """Start the phase that `progress` falls into; returns the progress within that phase."""
         position = min(progress, 1 - 1e-9) * len(self.phases)
         phase = int(position)
         if phase != self.phase:
-            if self.phase >= 0:  # the finished part goes on with its averaged weights
+            if self.phase >= 0:  # what the last phase trained keeps its averaged weights
                 self.use_average()
             self.phase, self.refocused = phase, 0
             self.focus = self.even_focus()
@@ -242,7 +243,7 @@ class Trainer:
             parameter.copy_(self.average[name])
 
     def state(self) -> dict[str, Tensor]:
-        """All that is needed to go on exactly where this trainer stands."""
+        """Everything needed to resume training exactly where it stands."""
         tensors = {f"model.{k}": v.detach() for k, v in self.model.named_parameters()}
         tensors |= {f"average.{k}": v for k, v in self.average.items()}
         for k, parameter in enumerate(self.phases[max(self.phase, 0)]):
@@ -255,7 +256,7 @@ class Trainer:
         return {name: tensor.cpu() for name, tensor in tensors.items()}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Undo of `state()`; names and shapes are checked by the copies."""
+        """The inverse of `state()`; names and shapes are checked while copying."""
         self.step, self.phase, self.refocused = (int(v) for v in tensors["step"])
         self.focus = tensors["focus"].clone()
         decay, *best = tensors["decay"].tolist()
@@ -276,7 +277,7 @@ class Trainer:
 
 
 def _moments(found: dict[str, Tensor], parameter: Tensor, prefix: str) -> dict[str, Tensor]:
-    """Adam's state of one parameter, as a checkpoint has it."""
+    """Adam's state of one parameter, as stored in a checkpoint."""
     for name, shape in (("step", torch.Size()), ("exp_avg", parameter.shape), ("exp_avg_sq", parameter.shape)):
         if name not in found or found[name].shape != shape:
             raise ValueError(f"{prefix}{name} is missing or has another shape than {tuple(shape)}")

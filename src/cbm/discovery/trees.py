@@ -1,4 +1,4 @@
-"""Boosted trees (LightGBM) on what a closed form leaves over: thresholds, rare events, interactions of many inputs.
+"""Boosted trees (LightGBM) on the residual of a closed form: thresholds, rare events, interactions of many inputs.
 
 One binned copy of the columns serves every mask: an input is left out by giving its splits no gain.
 """
@@ -18,7 +18,8 @@ OPTIONS: dict[str, Any] = {
     "force_row_wise": True, "seed": 0, "feature_pre_filter": False, "bin_construct_sample_cnt": 10_000,
     "linear_tree": True, "linear_lambda": 0.1,
 }  # fmt: skip
-"""A leaf holds a linear function of the inputs that led to it: smooth laws need few leaves, steps as many as before."""
+"""A leaf holds a linear function of the inputs on its path, so smooth laws need few leaves; steps need no more than
+with constant leaves."""
 OF_TABLES = (
     "max_bin", "min_data_in_leaf", "feature_pre_filter", "verbosity", "bin_construct_sample_cnt", "linear_tree",
     "num_threads",
@@ -26,14 +27,14 @@ OF_TABLES = (
 
 
 class Trees:
-    """Regressions of several labels on the same rows."""
+    """Boosted trees for several labels on the same rows."""
 
     def __init__(self, columns: np.ndarray, owner: np.ndarray, fit: np.ndarray, kept: np.ndarray):
-        """`columns` (T, C); `owner` (C, 2); `fit` and `kept` are indices of rows to learn from and to stop by."""
+        """`columns` (T, C); `owner` (C, 2); `fit` and `kept` are indices of training and validation rows."""
         self.lightgbm = _lightgbm()
         self.owner, self.fit, self.kept = owner, fit, kept
         self.steps = CAREFUL if len(fit) < FEW_FITTED else 1
-        """Times smaller steps where rows are few: there time is no matter, and hasty trees learn by heart."""
+        """Divisor of the learning rate: with few rows time does not matter, and large steps overfit."""
         options = {key: OPTIONS[key] for key in OF_TABLES}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -46,8 +47,8 @@ class Trees:
     ) -> tuple[Any, int]:
         """A model of `label` (T,) without the inputs in `hidden`, and how many of its rounds to use.
 
-        With `watch` that is as many as kept-out rows like, and may be none (`rounds`: at most, in usual steps);
-        `careful` learns in smaller steps.
+        With `watch`, early stopping on validation rows sets that number, possibly zero (`rounds`: at most, in usual
+        steps); `careful` learns in smaller steps.
         """
         self.table.set_label(label[self.fit])
         gone = np.asarray(np.isin(self.owner, list(hidden)).any(1))
@@ -66,12 +67,12 @@ class Trees:
             warnings.simplefilter("ignore")
             model = self.lightgbm.train(
                 options, self.table, rounds, valid_sets=seen, callbacks=calls, keep_training_booster=True
-            )  # otherwise every model is written as text and read again
+            )  # without keep_training_booster each model is written as text and parsed again
         return model, (model.best_iteration if watch else rounds)
 
 
 def gains_of(model: Any, rounds: int, owner: np.ndarray) -> np.ndarray:
-    """(J,) what the splits of each input gain; those of a difference count half for each of the two."""
+    """(J,) total gain of each input's splits; the gain of a difference is divided between its two inputs."""
     gain = model.feature_importance("gain", iteration=rounds)
     result = np.zeros(int(owner.max()) + 1)
     for end in (0, 1):

@@ -1,7 +1,7 @@
-"""Variables that begin anew where they end: a heading at 180 degrees, the hour of the day at 24.
+"""Variables that wrap around: a heading at 180 degrees, the hour of the day at 24.
 
-In a log such a variable jumps by its whole range now and then, and moves little otherwise. What acts through its sine
-seems to act through a line with a break in it, which models follow poorly. As an angle it has neither jump nor break.
+In a log such a variable jumps by its whole range now and then, and moves little otherwise. An effect through its sine
+becomes a function with a break in it, which models fit poorly. As an angle the variable has neither jump nor break.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cbm.discovery.settings import FEWEST_WRAPS, OTHER_JUMPS, PERIODS, RARE_STEP
 
 
 def as_angles(data: Transitions) -> Transitions:
-    """The same log with every continuous variable that wraps as an angle, in radians."""
+    """The same log with every continuous variable that wraps converted to an angle, in radians."""
     periods = {
         j: period
         for j, kind in enumerate(data.factors.kinds)
@@ -36,8 +36,8 @@ def as_angles(data: Transitions) -> Transitions:
 def period_of(obs: np.ndarray, after: np.ndarray) -> float:
     """The period of a variable that wraps; 0 for one that does not.
 
-    Its jumps must be usual steps once a period is added or taken away: a level that is reset to zero from here and
-    there does not wrap. A few of them may be something else, such as a sensor that is switched on.
+    Its jumps must be usual steps once a period is added or subtracted: a level that is reset to zero from anywhere does
+    not wrap. A few of the jumps may be something else, such as a sensor being switched on.
     """
     values = np.unique(np.concatenate([obs, after]))
     step, reach = after - obs, float(values[-1] - values[0])
@@ -47,7 +47,7 @@ def period_of(obs: np.ndarray, after: np.ndarray) -> float:
     low, high = np.quantile(step[~jumps], [RARE_STEP, 1 - RARE_STEP])
     if max(-low, high) > USUAL_STEP * reach:
         return 0.0
-    # The values seen seldom reach both ends: a round period, if they nearly fill one; else one more step between them.
+    # Values may not quite reach both ends: take a round period that they nearly fill, else their range plus one step.
     for period in (*(p for p in PERIODS if 0.9 * p < reach <= p), reach + float(np.median(np.diff(values)))):
         unwrapped = step[jumps] - np.sign(step[jumps]) * period
         slack = USUAL_STEP * (high - low)

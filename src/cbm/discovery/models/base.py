@@ -1,4 +1,4 @@
-"""What every discovery model can do, and the half that those built on the trunk share."""
+"""The interface of every discovery model, and the part that trunk models share."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from cbm.discovery.settings import Settings
 from cbm.discovery.tensor_dataset import Rows
 
 Pointwise = Callable[[int, Tensor | None], Tensor]
-"""Input j, targets (None: all) -> (1, K, B): log p(target | x) - log p(target | x without j), for each row. Or
-(2, K, B): then also what the full model expects this to be in each row, over the targets it thinks possible."""
+"""Input j, targets (None: all) -> (1, K, B): log p(target | x) - log p(target | x without j), for each row. Or (2, K,
+B): then also the expectation of this difference in each row, over targets drawn from the full model."""
 Judge = Callable[[Tensor, Tensor | None], Tensor]
-"""Outputs of a leave-one-out model for some targets (None: all) -> the same, (1 or 2, K, B)."""
+"""Outputs of a leave-one-out model for some targets (None: all) -> the same differences, (1 or 2, K, B)."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows of a dataset, targets drawn inside their atoms."""
+    """Some rows of a dataset, with targets drawn at random inside their atoms."""
 
     x: Tensor
     """(B, C) input columns."""
     u: Tensor
     """(B, K) targets in [0, 1]."""
     y: Tensor
-    """(B, K) targets, standardised."""
+    """(B, K) standardised targets."""
     level: Tensor
     """(B, K) index of a discrete target's value, 0 for continuous ones."""
 
@@ -54,20 +54,20 @@ class MaskedModel(nn.Module, ABC):
         """Pointwise CMI of every target with input j; what all j share is computed once."""
 
     def full_loss(self, batch: Batch) -> Tensor | None:
-        """Mean over targets and rows of the full model's loss; None where weight decay is not to follow it."""
+        """Mean over targets and rows of the full model's loss; None if weight decay is not adapted to it."""
         return None
 
     def draw(self, rows: int, full_share: float, focus: Tensor, generator: torch.Generator) -> Tensor:
-        """(B,) which input each row of a batch misses: any, the action and the shadows included, or none.
+        """(B,) the input that each row of a batch misses: any, including the action and the shadows, or none.
 
-        Drawn where the generator is, on the CPU.
+        Drawn on the CPU, where the generator is.
         """
         dropped = torch.multinomial(focus, rows, replacement=True, generator=generator)
         dropped[: math.ceil(full_share * rows)] = NOTHING
         return dropped
 
     def phases(self) -> list[list[nn.Parameter]]:
-        """Parameters to train, one list per phase of training; phases share the budget equally."""
+        """Parameters to train, one list for each phase of training; all phases get the same share of the budget."""
         return [list(self.parameters())]
 
     def enter_phase(self, phase: int) -> None:
@@ -75,7 +75,7 @@ class MaskedModel(nn.Module, ABC):
 
 
 class TrunkModel(MaskedModel):
-    """A trunk and a rule that turns its outputs into log-densities."""
+    """A trunk, and a rule that turns its outputs into log-densities."""
 
     def __init__(self, encoder: Encoder, settings: Settings, targets: int, per_target: int):
         super().__init__()
@@ -88,14 +88,14 @@ class TrunkModel(MaskedModel):
 
     @abstractmethod
     def log_density(self, outputs: Tensor, batch: Batch, targets: Tensor | None = None) -> Tensor:
-        """(K, B) log-density of each target (or of those asked for)."""
+        """(K, B) log-density of each target (or of the `targets` requested)."""
 
     @abstractmethod
     def lesson(self, outputs: Tensor, teacher: Tensor, targets: Tensor | None = None) -> Tensor:
         """(K, B) cross-entropy of the densities described by `outputs` with those of `teacher`."""
 
     def penalty(self, outputs: Tensor) -> Tensor:
-        """Added to the loss."""
+        """Regularisation term of the loss."""
         return outputs.new_zeros(())
 
     def loss(self, batch: Batch, dropped: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
@@ -116,7 +116,7 @@ class TrunkModel(MaskedModel):
         return -self.log_density(self.outputs(first), batch).mean()
 
     def judge(self, outputs: Tensor, batch: Batch) -> Judge:
-        """How much the full model's `outputs` say more of the batch than those without some input."""
+        """Compares the full model's `outputs` on a batch with those of models without some input."""
         return judge(outputs, batch, self.log_density, self.lesson, self.settings.expected)
 
     def evidence(self, batch: Batch) -> Pointwise:
@@ -137,7 +137,7 @@ def judge(
     lesson: Callable[[Tensor, Tensor, Tensor | None], Tensor],
     expected: bool,
 ) -> Judge:
-    """Differences of log-densities, and of the cross-entropies with the full model."""
+    """Differences of log-densities, and of cross-entropies with the full model."""
     full = log_density(outputs, batch, None)
     entropy = lesson(outputs, outputs, None) if expected else None
 
@@ -152,17 +152,18 @@ def judge(
 
 
 def taught(nll: Tensor, lesson: Tensor, penalty: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """The full model learns from outcomes (Eq. 1), the leave-one-out models from the full one (Eq. 4).
+    """The full model learns from outcomes (Eq. 1), the leave-one-out models by distillation from the full model (Eq.
+    4).
 
-    p(y | x without j) is the mean of p(y | x) over what j may be, so the density of the full model is as good
-    a target as the outcome drawn from it, and carries none of its noise.
+    p(y | x without j) is the mean of p(y | x) over the values of j, so the density of the full model is as good a
+    training target as an outcome drawn from it, and free of its noise.
     """
     numbers = {"loss_full": nll.detach().mean(), "loss_masked": lesson.detach().mean()}
     return nll.mean(1).sum() + lesson.mean(1).sum() + penalty, numbers
 
 
 def split_by_mask(nll: Tensor, dropped: Tensor) -> dict[str, Tensor]:
-    """Mean loss per target of the rows that saw everything and of those that missed one input."""
+    """Mean loss per target of the rows that saw all inputs, and of those that missed one."""
     with torch.no_grad():
         row = nll.mean(0)
         seen = (dropped == NOTHING).float()

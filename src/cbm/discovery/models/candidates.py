@@ -1,10 +1,10 @@
 """Refinement: each target gets a small network of its own that sees only its candidate causes.
 
-The trunk rules out most inputs of most targets. What is left is a handful per target, so a leave-one-out
-model is trained on one row in ten instead of one in a hundred, nothing irrelevant has to be ignored, and
-weak effects separate from none. A candidate j is judged by I(target; j | the other candidates): zero for
-a variable that is no cause as long as all causes are among the candidates, as in the full test, and never
-smaller than there for one that is. The same networks, restricted to the causes found, predict.
+The trunk rules out most inputs of most targets. What remains is a handful per target, so each leave-one-out model is
+trained on one row in ten instead of one in a hundred, nothing irrelevant has to be ignored, and weak effects can be
+separated from none. A candidate j is judged by I(target; j | the other candidates): as in the full test, this is zero
+for a variable that is no cause as long as all causes are among the candidates; for a cause it is never smaller than
+there. The same networks, restricted to the causes found, are used for prediction.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from cbm.discovery.tensor_dataset import TensorDataset
 
 @dataclass(frozen=True)
 class CandidateSets:
-    """Which inputs each target's network sees."""
+    """The inputs that each target's network sees."""
 
     inputs: np.ndarray
-    """(K, m) input index in each slot of each target, -1 where a slot is empty."""
+    """(K, m) input index in each slot of each target, -1 if the slot is empty."""
     action: int | None
-    """The action's input index; it is seen by all."""
+    """The action's input index; every network sees it."""
 
     @property
     def filled(self) -> np.ndarray:
         return self.inputs >= 0
 
     def looked_at(self, real_inputs: int) -> np.ndarray:
-        """(K, real inputs): what the networks see of them."""
+        """(K, real inputs) booleans: those that the networks see."""
         seen = np.zeros((len(self.inputs), max(real_inputs, self.inputs.max() + 1)), bool)
         target, slot = np.nonzero(self.filled)
         seen[target, self.inputs[target, slot]] = True
@@ -51,10 +51,10 @@ class CandidateSets:
         return seen[:, :real_inputs]
 
     def above_shadows(self, values: np.ndarray, breadth: np.ndarray) -> np.ndarray:
-        """(K, m + 1) relative to the mean of the shadows among each target's slots, where there are any.
+        """(K, m + 1) values relative to the mean of the shadows among each target's slots, if there are any.
 
-        A shadow without which the prediction is better counts as nothing: it must not make the others look stronger.
-        `breadth` (real inputs,) are the columns of each; an action of several imagines that many times as much.
+        A shadow without which the prediction improves counts as zero: it must not make the others look stronger.
+        `breadth` (real inputs,) is the number of columns of each; spurious values of an action grow with that number.
         """
         is_shadow = np.pad(self.inputs >= len(breadth), ((0, 0), (0, 1)))
         usual = (values.clip(0) * is_shadow).sum(1, keepdims=True) / np.maximum(is_shadow.sum(1, keepdims=True), 1)
@@ -64,7 +64,7 @@ class CandidateSets:
         return above
 
     def scatter(self, values: np.ndarray, into: np.ndarray) -> np.ndarray:
-        """`into` (K, inputs) with the cells that were looked at again replaced by `values` (K, m + 1)."""
+        """`into` (K, inputs) with the cells that were refined replaced by `values` (K, m + 1)."""
         result = into.copy()
         target, slot = np.nonzero(self.filled)
         result[target, self.inputs[target, slot]] = values[target, slot]
@@ -73,7 +73,8 @@ class CandidateSets:
         return result
 
     def spread(self, refined: Estimate, first: Estimate, breadth: np.ndarray) -> Estimate:
-        """(K, inputs): the refined estimate, relative to its shadows, where there is one, else the first."""
+        """(K, inputs) the refined estimate, relative to its shadows, where there is one; elsewhere the first
+        estimate."""
         cmi = self.scatter(self.above_shadows(refined.cmi, breadth), first.cmi)
         return Estimate(cmi, self.scatter(refined.stderr, first.stderr))
 
@@ -81,8 +82,8 @@ class CandidateSets:
 class CandidateNetworks(MaskedModel):
     """K small networks, run as one batched product; arrays are (K, features, B), so that a gather moves whole rows.
 
-    CandidateSets hold state variables (and shadows); the action, a wider input, has a path of its own. Its index as a
-    dropped slot is m.
+    The slots hold state variables (and shadows); the action, a wider input, has a path of its own. As a dropped slot
+    its index is m.
     """
 
     def __init__(self, dataset: TensorDataset, slots: CandidateSets, settings: Settings):
@@ -112,7 +113,8 @@ class CandidateNetworks(MaskedModel):
         self.register_buffer("allowed", None, persistent=False)
 
     def _see(self, encoder: Encoder, parts: dict[str, Tensor], pairs: Tensor, ends: Tensor) -> None:
-        """An encoder that makes only the features that some network sees; their indices in the blocks follow."""
+        """Make an encoder of only the features that some network sees, and adapt the feature indices of the blocks to
+        it."""
         self.block: Tensor
         self.action: Tensor
         self.pair_block: Tensor
@@ -129,13 +131,13 @@ class CandidateNetworks(MaskedModel):
         self.encoder = encoder.only(used)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """What `.to(device)` calls; the encoder is no module, so it is moved here."""
+        """What `.to(device)` calls; the encoder is not a module, so it is moved here."""
         super()._apply(fn, recurse)
         self.encoder = self.encoder.moved(fn)
         return self
 
     def restrict(self, parents: np.ndarray) -> None:
-        """From now on see only these causes, (K, inputs) booleans."""
+        """From now on the networks see only these causes, (K, inputs) booleans."""
         slots = self.slots.cpu().numpy()
         seen = np.take_along_axis(parents, np.maximum(slots, 0), 1) & (slots >= 0)
         action = parents[:, self.action_input] if self.action_input is not None else np.zeros(len(slots), bool)
@@ -148,7 +150,7 @@ class CandidateNetworks(MaskedModel):
         return seen if self.allowed is None else seen * self.allowed[..., None]
 
     def by_feature(self, features: Tensor) -> Tensor:
-        """(B, F) -> (F + 1, B), the last row always zero: what an empty slot reads."""
+        """(B, F) -> (F + 1, B), with a last row of zeros, which empty slots read."""
         return torch.cat([features, features.new_zeros(len(features), 1)], 1).T.contiguous()
 
     def first_layer(self, by_feature: Tensor, dropped: Tensor) -> Tensor:
@@ -169,11 +171,11 @@ class CandidateNetworks(MaskedModel):
         return hidden + self.absent.gather(1, note).transpose(1, 2)
 
     def push(self, by_feature: Tensor) -> Tensor:
-        """What the action adds to the first layer, (K, LOCAL_WIDTH, B)."""
+        """The action's contribution to the first layer, (K, LOCAL_WIDTH, B)."""
         return (self.enter_action @ by_feature[self.action]).view(len(self.slots), LOCAL_WIDTH, -1)
 
     def without(self, first: Tensor, by_feature: Tensor, slot: int) -> Tensor:
-        """`first_layer` with `slot` dropped in every row, from the one with nothing dropped (or forbidden)."""
+        """`first_layer` with `slot` dropped in every row, computed from the one with nothing dropped (or forbidden)."""
         m, size = self.slots.shape[1], self.block.shape[1]
         first = first + (self.absent[:, slot] - self.absent[:, NOTHING])[..., None]
         if slot < m:
@@ -195,20 +197,20 @@ class CandidateNetworks(MaskedModel):
     def heads(self, features: Tensor, dropped: Tensor) -> Tensor:
         """(B, F) features, (K, B) dropped slot or -1 -> (K, B, outputs).
 
-        With (K, nB) dropped slots the rows are seen n times, each time without other slots.
+        With (K, nB) dropped slots the rows are evaluated n times, each time with other slots dropped.
         """
         by_feature = self.by_feature(features).repeat(1, dropped.shape[1] // len(features))
         return self.further_layers(self.first_layer(by_feature, dropped))
 
     def densities(self, heads: Tensor) -> Tensor:
-        """(K, B, …): what describes each target's density."""
+        """(K, B, …): the parameters of each target's density."""
         return heads if self.explicit else torch.bmm(heads, self.curve)
 
     def outputs(self, features: Tensor, dropped: Tensor) -> Tensor:
         return self.densities(self.heads(features, dropped))
 
     def log_density(self, outputs: Tensor, batch: Batch, targets: Tensor | None = None) -> Tensor:
-        """(K, B) log-density of the targets; all of them are always asked for."""
+        """(K, B) log-density of the targets; always of all targets."""
         if self.explicit:
             return explicit_log_prob(outputs, batch.y, batch.level, self.levels)
         return log_density(outputs, batch.u)
@@ -219,7 +221,7 @@ class CandidateNetworks(MaskedModel):
         return cross_entropy(outputs, teacher)
 
     def draw(self, rows: int, full_share: float, focus: Tensor, generator: torch.Generator) -> Tensor:
-        """Every target drops one of its own candidates, independently of the others."""
+        """For every target, one of its own candidates to drop, independently of the other targets."""
         if self.allowed is not None:
             return torch.full((len(self.slots), rows), NOTHING)
         action = torch.full((len(self.slots), 1), float(len(self.action) > 0))
@@ -266,9 +268,9 @@ class CandidateNetworks(MaskedModel):
 
 
 def feature_blocks(encoder: Encoder, action_input: int | None) -> tuple[Tensor, Tensor]:
-    """Feature indices of every input, (inputs + 1, size), padded with the index of an always-zero column; the
-    last row is the empty input, the action's row is empty too. And the action's own features."""
-    single = torch.where(encoder.source < encoder.columns, encoder.groups, -1)  # differences are looked at apart
+    """Feature indices of every input, (inputs + 1, size), padded with the index of an always-zero column (the last row,
+    the empty input, and the action's row are all padding); and the action's own features."""
+    single = torch.where(encoder.source < encoder.columns, encoder.groups, -1)  # differences have blocks of their own
     action = (single == (-2 if action_input is None else action_input)).nonzero()[:, 0]
     counts = torch.bincount(single[single >= 0], minlength=encoder.inputs)
     if action_input is not None:
@@ -284,8 +286,9 @@ def feature_blocks(encoder: Encoder, action_input: int | None) -> tuple[Tensor, 
 def pair_slots(dataset: TensorDataset, slots: CandidateSets) -> tuple[Tensor, Tensor, Tensor]:
     """The differences that each target's network sees: those of two inputs that it sees.
 
-    (K, p) which difference, (K, p, 2) the slots of its two ends (the action's slot is the last), and the feature
-    indices of every difference, padded with the index of an always-zero column; the last one is the empty one.
+    (K, p) the index of each difference, (K, p, 2) the slots of its two variables (the action's slot is the last), and
+    the feature indices of every difference, padded with the index of an always-zero column; the last one is the empty
+    one.
     """
     encoder = dataset.encoder
     count, m = len(encoder.pairs), slots.inputs.shape[1]
@@ -314,13 +317,13 @@ def choose_candidates(
     most: int,
     rng: np.random.Generator,
 ) -> CandidateSets:
-    """Per target its possible causes, strongest first, and a few shadows to calibrate against."""
+    """For each target its possible causes, strongest first, and a few shadows for calibration."""
     targets = len(cmi)
     shadows = np.arange(real_inputs, cmi.shape[1])
     calibrating = min(2, len(shadows))
     possible = cmi[:, :real_inputs] + 2 * stderr[:, :real_inputs] > CANDIDATE
     if action_input is not None:
-        possible[:, action_input] = False  # the action has its own path and is always looked at again
+        possible[:, action_input] = False  # the action has its own path and is always refined
     rows = []
     for k in range(targets):
         order = np.argsort(-cmi[k, :real_inputs])

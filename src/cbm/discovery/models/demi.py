@@ -1,7 +1,7 @@
-"""DEMI (Algorithm 2 of the appendix): the conditional critic phi is learned, with psi frozen.
+"""DEMI (Algorithm 2 of the appendix): learns the conditional critic phi, with psi frozen.
 
-Kept to reproduce the paper's finding: phi sees all inputs, so it also repairs whatever psi has not
-learnt yet from the inputs both have, and the CMI it reports is too high.
+Kept to reproduce the paper's finding: phi sees all inputs, so it also corrects what psi has not yet learnt from the
+inputs that both see, and the CMI it reports is too high.
 """
 
 from __future__ import annotations

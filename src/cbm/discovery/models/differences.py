@@ -1,10 +1,10 @@
-"""Which differences of two variables the models see beside the variables themselves.
+"""Which differences of two variables the networks see beside the variables themselves.
 
-Whether a hand touches a block depends on where they are relative to each other, and a network that is given the
-two positions learns that only slowly. So it also gets the difference of the same quantity of two objects
-(`hand_x` and `block_x`: the part of the name after the last underscore), where the data suggest that the two have
-to do with each other: things that touch, carry or follow each other have some differences far more often than
-unrelated ones would. A difference is hidden from a model whenever one of its two variables is.
+Whether a hand touches a block depends on where they are relative to each other, and a network that sees only the two
+positions learns that slowly. So it also sees the difference of the same quantity of two objects (`hand_x` and
+`block_x`: the part of the name after the last underscore), if the data suggest that the two are related: objects that
+touch, carry or follow each other have certain differences far more often than unrelated ones would. A difference is
+hidden from a model whenever one of its two variables is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def related_pairs(
     found = []
     for a, b in candidates:
         together, apart = _narrowest(rows[:, a] - rows[:, b]), _narrowest(rows[:, a] - shuffled[:, b])
-        # Where the peak has no width (two things that rest), or one of the two has a favourite value, nothing is said.
+        # No pair where the peak has no width (two objects at rest), or where one of the two has a favourite value.
         if together > 0 and apart > CONCENTRATED * together:
             found.append((apart / together, a, b))
     found.sort(reverse=True)

@@ -1,8 +1,8 @@
-"""What the models see: every input variable as a few piecewise-linear features.
+"""What the networks see: every input variable as a few piecewise-linear features.
 
-Eight quantile knots per scalar let one linear layer express thresholds ("the gripper is closed"),
-which a network fed with raw numbers learns only slowly. Levels of a discrete variable are their own
-knots. Features are centred, so that a dropped input (all zeros) is a neutral one.
+Eight quantile knots per scalar let one linear layer express thresholds ("the gripper is closed"), which a network on
+raw numbers learns only slowly. Levels of a discrete variable are their own knots. Features are centred, so that a
+dropped input (all zeros) is neutral.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ class Encoder:
     """Turns columns of numbers into features; `groups` says which input each feature belongs to."""
 
     source: Tensor
-    """(F,) column each feature reads."""
+    """(F,) the column that each feature reads."""
     wave: Tensor
-    """(F,) whether the number itself, its sine or its cosine is read."""
+    """(F,) whether it reads the number itself, its sine or its cosine."""
     low: Tensor
     high: Tensor
     mean: Tensor
     groups: Tensor
-    """(F,) input index of each feature: a column, or the one action node."""
+    """(F,) input of each feature: a column, or the action as a whole."""
     partners: Tensor
-    """(F,) the other input that a difference belongs to; the same as in `groups` for all other features."""
+    """(F,) the other input of a difference; for all other features the same as in `groups`."""
     pairs: Tensor
-    """(P, 2) columns whose differences are columns C, C + 1, ... for the features."""
+    """(P, 2) columns whose differences the features see as columns C, C + 1, ..."""
     gains: Tensor
-    """(P, 2) what their numbers are multiplied by before one is subtracted from the other."""
+    """(P, 2) factors on the two columns before one is subtracted from the other."""
     columns: int
-    """C, of the rows that are encoded."""
+    """C, the number of columns of the rows that are encoded."""
     inputs: int
 
     @classmethod
@@ -56,7 +56,7 @@ class Encoder:
     ) -> Encoder:
         """Knots from the data, (T, C); columns that share a group are masked together.
 
-        `pairs` (P, 2) are columns that are also seen by their difference, after both were multiplied by their `units`.
+        `pairs` (P, 2) are columns whose difference is a feature too, after each is multiplied by its entry in `units`.
         """
         pairs = np.zeros((0, 2), int) if pairs is None else pairs
         gains = np.ones(pairs.shape) if units is None else units[pairs]
@@ -78,7 +78,7 @@ class Encoder:
         )  # fmt: skip
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Encoder:
-        """The same encoder with all its tensors moved, to another device say."""
+        """The same encoder with all its tensors moved, for example to another device."""
         parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         moved: dict[str, Any] = {name: move(part) for name, part in parts.items() if isinstance(part, Tensor)}
         return replace(self, **moved)
@@ -88,7 +88,8 @@ class Encoder:
         return len(self.source)
 
     def only(self, features: Tensor) -> Encoder:
-        """An encoder of the same rows that makes these features alone, in this order; `features` are their indices."""
+        """An encoder of the same rows that computes only these features, in this order; `features` are their
+        indices."""
         used, place = torch.unique(self.source[features], return_inverse=True)
         differences = used[used >= self.columns] - self.columns
         single = used[used < self.columns]
@@ -101,7 +102,7 @@ class Encoder:
         return ((self.groups == j) | (self.partners == j)).nonzero()[:, 0]
 
     def hidden(self, dropped: Tensor) -> Tensor:
-        """(B,) dropped inputs -> (B, F) booleans: the features that go with them."""
+        """(B,) dropped inputs -> (B, F) booleans: the features that are hidden with them."""
         gone = self.groups == dropped[:, None]
         return gone | (self.partners == dropped[:, None]) if len(self.pairs) else gone
 
@@ -134,7 +135,7 @@ def _between(column: int, wave: int, read: np.ndarray, knots: np.ndarray) -> lis
 
 
 def _fine_knots(difference: np.ndarray) -> np.ndarray:
-    """Quantiles of all values and of those nearest to where they are densest: there, small steps count."""
+    """Quantiles of all values, and of those nearest to the densest point, where small steps count."""
     ordered = np.sort(difference)
     inside = max(1, len(ordered) // 32)
     peak = ordered[np.argmin(ordered[inside:] - ordered[:-inside]) + inside // 2]
@@ -150,12 +151,12 @@ def _knots(values: np.ndarray, bins: int) -> np.ndarray:
     if len(levels) <= 2 * bins:
         return levels if len(levels) > 1 else np.array([levels[0], levels[0] + 1])
     knots = np.unique(np.quantile(values, np.linspace(0, 1, bins + 1)))
-    if len(knots) < bins:  # a value that fills several quantiles: spread the rest over the other values
+    if len(knots) < bins:  # one value fills several quantiles: spread more knots over the other values
         knots = np.unique(np.concatenate([knots, np.quantile(levels, np.linspace(0, 1, bins + 1))]))
     return _apart(knots)
 
 
 def _apart(knots: np.ndarray) -> np.ndarray:
-    """Without knots that are closer to the one before than float32 can tell apart: they would divide by zero."""
+    """Drops knots too close to the one before for float32: they would cause a division by zero."""
     gap = 1e-6 * (knots[-1] - knots[0])
     return knots[np.concatenate([[True], np.diff(knots) > gap])]

@@ -15,11 +15,11 @@ from cbm.discovery.settings import Settings
 LOG_STD = (
     -7.0,
     3.0,
-)  # in units of the target's deviation; a target that repeats exactly would otherwise diverge
+)  # in units of the target's deviation; unbounded, the likelihood of an exactly repeated target diverges
 
 
 class Explicit(TrunkModel):
-    """log p(target | inputs) from a mean and a deviation, or from logits."""
+    """log p(target | inputs) from a mean and a log standard deviation, or from logits."""
 
     def __init__(self, encoder: Encoder, levels: tuple[int, ...], settings: Settings):
         super().__init__(encoder, settings, len(levels), max(2, *levels, 2))
@@ -60,6 +60,6 @@ def explicit_cross_entropy(heads: Tensor, teacher: Tensor, levels: Tensor) -> Te
 
 
 def _log_classes(heads: Tensor, levels: Tensor) -> Tensor:
-    """Log-probability of each of a discrete target's levels."""
+    """Log-probability of each level of a discrete target."""
     beyond = torch.arange(heads.shape[-1], device=heads.device) >= levels[:, None, None]
     return functional.log_softmax(heads.masked_fill(beyond, -1e9), -1)

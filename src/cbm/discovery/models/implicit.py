@@ -51,7 +51,7 @@ def critic_scores(context: Tensor, curve: Tensor) -> Tensor:
 def penalties(scores: Tensor, settings: Settings) -> Tensor:
     """Eq. 5: squared scores and squared slopes along the candidate, means over rows and candidates."""
     total = scores.new_zeros(())
-    rows = scores[:, ::8]  # a sample of the rows is enough for a penalty this small
+    rows = scores[:, ::8]  # a sample of rows is enough for a penalty this small
     if settings.score_penalty:
         total = total + settings.score_penalty * rows.square().mean((1, 2)).sum()
     if settings.slope_penalty:
@@ -91,7 +91,7 @@ def cross_entropy(scores: Tensor, teacher: Tensor) -> Tensor:
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """log integral of e^score minus the mean score under the teacher's masses on the knots."""
+    """log integral of e^score minus the mean score under the teacher's probabilities on the knots."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, teacher: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ class _CrossEntropy(torch.autograd.Function):
 def critic_judge(scores: Tensor, u: Tensor, expected: bool) -> Judge:
     """Differences of `log_density` and of `cross_entropy` between the full critic and others.
 
-    What all others are compared with is computed once, and their own normaliser serves both differences.
+    The full critic's terms are computed once, and each other critic's normaliser serves both differences.
     """
     cells = scores.shape[-1] - 1
     mass, total, top = _masses(scores)
@@ -134,13 +134,14 @@ def critic_judge(scores: Tensor, u: Tensor, expected: bool) -> Judge:
 
 
 def _at(scores: Tensor, left: Tensor, share: Tensor) -> Tensor:
-    """Scores between two knots, (K, B)."""
+    """Scores at points between two knots, (K, B)."""
     low, high = scores.gather(-1, left)[..., 0], scores.gather(-1, left + 1)[..., 0]
     return torch.lerp(low, high, share)
 
 
 def _masses(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mass around each knot by the trapezoid rule, its sum, and the largest score, by which both are divided."""
+    """Mass around each knot by the trapezoid rule, the sum of the masses, and the largest score; masses are relative to
+    e^(largest score)."""
     top = scores.amax(-1, keepdim=True)
     mass = (scores - top).exp_()
     mass[..., 0] *= 0.5
@@ -150,7 +151,7 @@ def _masses(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _cell(u: Tensor, cells: int) -> tuple[Tensor, Tensor]:
-    """Which cell of the grid u falls into (…, 1), and how far along it (…)."""
+    """The cell of the grid that u falls into (…, 1), and the position within it (…)."""
     position = u * cells
     left = position.floor().clamp_(0, cells - 1)
     return left.long()[..., None], position - left

@@ -1,11 +1,11 @@
 """The paper's own network: a small feature net for every (target, input) pair, a max, and a dot product.
 
-Slow by design (its size grows with the square of the number of variables); kept as preset `paper`, as
-the reference the fast form is measured against. All pair networks run as one batched product, and the
-slope of the score is carried forward with the score, so no second backward pass is needed.
+Slow by design (its size grows with the square of the number of variables); it is kept as preset `paper`, the reference
+for the fast form. All pair networks run as one batched product, and the slope of the score is computed in the forward
+pass along with the score, so no second backward pass is needed.
 
-Two readings of the paper, both noted in the docs: a dropped input leaves the maximum (instead of
-entering it as zeros), and each encoder has a ReLU before its last layer.
+Two interpretations of the paper, both noted in the docs: a dropped input leaves the maximum (instead of entering it as
+zeros), and each encoder has a ReLU before its last layer.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Pairwise(MaskedModel):
         self.candidate_out = _weight(targets, h, settings.code)
 
     def pair_features(self, x: Tensor) -> Tensor:
-        """(B, C) -> (K, inputs, B, h): what each input says about each target."""
+        """(B, C) -> (K, inputs, B, h): the features of each input for each target."""
         nodes = x.new_zeros(len(self.columns), len(x), self.widest)
         for j, columns in enumerate(self.columns):
             nodes[j, :, : len(columns)] = x[:, columns]
@@ -59,7 +59,7 @@ class Pairwise(MaskedModel):
         return _affine(strongest.relu(), self.context_out)
 
     def candidate(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """(K, n) values -> codes (K, n, code) and their derivatives along the value."""
+        """(K, n) values -> codes (K, n, code) and their derivatives with respect to the value."""
         before = _affine(y[..., None], self.candidate_in)
         slope = (before > 0) * self.candidate_in[:, :-1]
         middle = _affine(before.relu(), self.candidate_mid)
@@ -119,7 +119,7 @@ class Pairwise(MaskedModel):
 
 
 def importance_sampled(difference: Tensor, candidates: int) -> Tensor:
-    """Eq. 3 in closed form, from log p_g - log p_psi with both normalised over the same N candidates.
+    """Eq. 3 in closed form, from log p_g - log p_psi, both normalised over the same N candidates.
 
     With phi = g - psi the weighted sum is Z_g / Z_psi, so Eq. 3 is log[(N+1) / (1 + N e^-difference)].
     """
@@ -127,7 +127,7 @@ def importance_sampled(difference: Tensor, candidates: int) -> Tensor:
 
 
 def input_columns(encoder: Encoder) -> list[list[int]]:
-    """Which raw columns make up each input (one for a variable, several for the action)."""
+    """The raw columns of each input (one for a variable, several for the action)."""
     columns: list[list[int]] = [[] for _ in range(encoder.inputs)]
     for column, group in sorted({*zip(encoder.source.tolist(), encoder.groups.tolist(), strict=True)}):
         columns[group].append(column)

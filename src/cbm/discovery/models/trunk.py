@@ -1,8 +1,8 @@
-"""One network for all targets, told which input is missing.
+"""One network for all targets, which is told which input is missing.
 
-z = trunk([M * e(x), 1 - M]), then one linear head. A sample drops the same input for every target, so
-features that several targets need (contact between hand and block) are learnt once, and evaluating a
-leave-one-out model for all targets costs one pass.
+z = trunk([M * e(x), 1 - M]), then one linear head. A sample drops the same input for every target, so features that
+several targets need (contact between hand and block) are learnt once, and evaluating a leave-one-out model for all
+targets costs one pass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOTHING = -1  # in place of an input's index: no input is dropped
 
 
 class Trunk(nn.Module):
-    """Encoded inputs and a missing input's index in, a few numbers per target out."""
+    """Maps encoded inputs and the index of a missing input to a few numbers per target."""
 
     def __init__(self, encoder: Encoder, width: int, depth: int, targets: int, per_target: int):
         super().__init__()
@@ -31,26 +31,26 @@ class Trunk(nn.Module):
         self.last = nn.Linear(width, targets * per_target)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """What `.to(device)` calls; the encoder is no module, so it is moved here."""
+        """What `.to(device)` calls; the encoder is not a module, so it is moved here."""
         super()._apply(fn, recurse)
         self.encoder = self.encoder.moved(fn)
         return self
 
     def first_layer(self, features: Tensor, dropped: Tensor, hide: bool = True) -> Tensor:
-        """(B, F), (B,) -> (B, width); `hide=False` names the input without removing it."""
+        """(B, F), (B,) -> (B, width); `hide=False` marks the input as missing without removing it."""
         if hide:
             features = features.masked_fill(self.encoder.hidden(dropped), 0.0)
         absence = functional.embedding(dropped % len(self.by_absence), self.by_absence)
         return self.by_feature(features) + absence
 
     def without(self, first: Tensor, features: Tensor, j: int) -> Tensor:
-        """`first_layer` with input j dropped in every row, from the one with nothing dropped."""
+        """`first_layer` with input j dropped in every row, computed from the one with nothing dropped."""
         own = self.encoder.of_input(j)
         effect = features[:, own] @ self.by_feature.weight[:, own].T
         return first - effect + (self.by_absence[j] - self.by_absence[NOTHING])
 
     def rest(self, first: Tensor, targets: Tensor | None = None) -> Tensor:
-        """(B, width) -> (B, K, outputs per target), of all targets or of some."""
+        """(B, width) -> (B, K, outputs per target), for all targets or for some."""
         hidden = functional.relu(first)
         for layer in self.hidden:
             hidden = functional.relu(layer(hidden))

@@ -1,4 +1,4 @@
-"""Carries the weights of a trunk over to a model of the same variables whose knots or targets were fitted anew."""
+"""Transfers the weights of a trunk to a model of the same variables whose knots or targets were refitted."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cbm.discovery.tensor_dataset import TensorDataset
 
 @torch.no_grad()
 def warm_start(old: MaskedModel, old_dataset: TensorDataset, new: MaskedModel, dataset: TensorDataset) -> None:
-    """Copy what means the same in both; the rest of `new` stays as it was initialised.
+    """Copy the weights that mean the same in both; the rest of `new` keeps its initial values.
 
-    Features of a column, or of a difference, with as many knots as before are the same quantiles of it, and targets
-    are known by their variable. Models without a trunk begin again.
+    Features of a column, or of a difference, with as many knots as before are the same quantiles of it, and targets are
+    matched by their variable. Models without a trunk start from scratch.
     """
     if not (isinstance(old, TrunkModel) and isinstance(new, TrunkModel)):
         return
@@ -37,7 +37,7 @@ def warm_start(old: MaskedModel, old_dataset: TensorDataset, new: MaskedModel, d
 
 
 def _same_features(old: Encoder, new: Encoder) -> tuple[Tensor, Tensor]:
-    """Indices of features that read the same thing in the same way, where it has as many knots in both."""
+    """Indices of features that read the same column in the same way, if it has as many knots in both."""
     here, there = _by_what_they_read(old), _by_what_they_read(new)
     both = [(here[what], at) for what, at in there.items() if len(here.get(what, ())) == len(at)]
     before, after = ([k for pair in both for k in pair[side]] for side in (0, 1))
@@ -45,7 +45,7 @@ def _same_features(old: Encoder, new: Encoder) -> tuple[Tensor, Tensor]:
 
 
 def _by_what_they_read(encoder: Encoder) -> dict[tuple[int, ...], list[int]]:
-    """Features by their column, or pair of columns, and how they read it."""
+    """Features by the column, or pair of columns, that they read, and how they read it."""
     found: dict[tuple[int, ...], list[int]] = {}
     for k, (column, wave) in enumerate(zip(encoder.source.tolist(), encoder.wave.tolist())):
         pair = encoder.pairs[column - encoder.columns].tolist() if column >= encoder.columns else [column]
