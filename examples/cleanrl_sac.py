@@ -56,7 +56,7 @@ class Args:
     learning_rate: float = 1e-3
     """Of actor, critics and temperature."""
     minutes: float | None = None
-    """Ceiling for finding the graph; what is not settled by then is undecided. Left out: none."""
+    """Ceiling for finding the graph; what is not settled by then is undecided. Default: none."""
     seed: int = 0
     """Of everything."""
     out: Path = Path("runs/cleanrl_sac")

@@ -31,7 +31,7 @@ class Args:
     transitions: int = 20_000
     """Steps of the log."""
     minutes: float | None = None
-    """Ceiling for finding the graph; what is not settled by then is undecided. Left out: none."""
+    """Ceiling for finding the graph; what is not settled by then is undecided. Default: none."""
     preset: Preset = "fast"
     """How large the models are; `debug` is for a quick try."""
     seed: int = 0

@@ -40,7 +40,7 @@ class Args:
     episodes: int = 50
     """Episodes of the evaluation at the end."""
     minutes: float | None = None
-    """Ceiling for finding the graph; what is not settled by then is undecided. Left out: none."""
+    """Ceiling for finding the graph; what is not settled by then is undecided. Default: none."""
     seed: int = 0
     """Of the networks, the actions and the environment."""
     out: Path = Path("runs/sb3_sac")

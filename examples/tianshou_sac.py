@@ -50,7 +50,7 @@ class Args:
     episodes: int = 50
     """Episodes of a test."""
     minutes: float | None = None
-    """Ceiling for finding the graph; what is not settled by then is undecided. Left out: none."""
+    """Ceiling for finding the graph; what is not settled by then is undecided. Default: none."""
     seed: int = 0
     """Of the networks and the environments."""
     out: Path = Path("runs/tianshou_sac")

@@ -1,4 +1,4 @@
-"""`python -m cbm.cli`: the program `cbm` without its script."""
+"""`python -m cbm.cli`: runs `cbm` without its installed script."""
 
 import sys
 

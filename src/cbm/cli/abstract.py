@@ -1,4 +1,4 @@
-"""`cbm abstract`: the state a reward needs, with the reason for every variable."""
+"""`cbm abstract`: the state that a reward needs, with a reason for every variable."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class Options:
 
     Example: cbm abstract runs/contact --reward pick
 
-    First comes what is certainly needed, then what cannot be ruled out, with the undecided links (-?->) that
-    let it in and the reason for each. A kept variable comes with its chain of causes to the reward, a dropped
-    one with the strongest link that could have kept it, the threshold that this link did not reach and the
-    weakest effect that would have been seen. Strengths are conditional mutual information in nats.
+    Variables that are certainly needed come first, then those that cannot be ruled out, with the undecided links (-?->)
+    through which they might matter and the reason for each. A kept variable is shown with its chain of causes to the
+    reward; a dropped one with the strongest link that could have kept it, the threshold that this link missed and the
+    weakest effect that would have been detected. Strengths are conditional mutual information in nats.
     """
 
     run: Positional[Path]
-    """A run directory of `cbm discover`, or a graph.json."""
+    """Run directory of `cbm discover`, or a graph.json."""
     reward: MaybeText = None
-    """Which reward. May be left out when the run has only one, and with --rule cdl."""
+    """Name of the reward. Needed only if the run has several, and not with --rule cdl."""
     rule: Rule = "cbm"
     """cbm: the causes of the reward, and their causes.
     cdl: what the action can influence, and what influences that; the same for every reward."""
     certain_only: Flag = False
-    """Keep only what is certainly needed. Left out: what cannot be ruled out is kept too."""
+    """Keep only what is certainly needed. Default: variables that cannot be ruled out are kept, too."""
     at_least: float = 0.0
-    """Leave out effects of one variable on another of fewer nats: a smaller state, which loses a little."""
+    """Ignore effects between variables of fewer nats. This gives a smaller state that loses little."""
     json: Flag = False
     """Print {"reward", "rule", "certain", "possible", "abstraction", "kept", "dropped", ...}."""
 
@@ -70,7 +70,7 @@ def _reward(graph: CausalGraph, options: Options) -> str | None:
 
 
 def _hanging(text: str) -> str:
-    """Reasons that are longer than the terminal go on under their own beginning."""
+    """Wrap long reasons at the terminal's width, indented to where each reason begins."""
     lines = []
     for line in text.splitlines():
         name, gap, _ = line[2:].partition("  ")

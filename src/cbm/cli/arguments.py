@@ -1,4 +1,4 @@
-"""From a command's arguments to its frozen `Options`, with errors of one line."""
+"""From a command's arguments to its frozen `Options`, with one-line errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cbm.cli.config_file import config_path, defaults_from, with_config, write_c
 from cbm.errors import DataError
 from cbm.runs.trackers import TrackerName
 
-# An option that may be left out: its help says what happens then, better than "(default: None)" would.
+# Optional options whose help text states the default itself, better than "(default: None)" would.
 _said = arg(help_behavior_hint="")
 Flag = Annotated[bool, _said]
 MaybeFloat = Annotated[float | None, _said]
@@ -33,8 +33,8 @@ Device = Annotated[
     str,
     arg(
         metavar="auto|cpu|cuda[:N]",
-        help="Where networks compute. cpu: the reference, and faster for small networks. cuda: a GPU, the first or "
-        "number N. auto: a GPU where there is one. A run may go on with another device.",
+        help="Device of the networks. cpu: the reference, and faster for small networks. cuda: the first GPU, or GPU "
+        "number N. auto: a GPU if there is one. A run may be resumed on another device.",
     ),
 ]
 
@@ -42,9 +42,9 @@ T = TypeVar("T")
 
 
 def parse(options: type[T], arguments: list[str], command: str) -> T:
-    """The options in these arguments; a DataError says what is wrong with them, --help ends the program.
+    """The options in these arguments; raises DataError if they are invalid, and --help ends the program.
 
-    `--config FILE` gives options that the arguments leave out, `--save-config FILE` writes them all.
+    `--config FILE` supplies options that the arguments do not give; `--save-config FILE` writes all of them.
     """
     extended = with_config(options)
     path = config_path(arguments)
@@ -80,7 +80,7 @@ def _parse(options: type[T], arguments: list[str], command: str, default: T | No
 
 @contextlib.contextmanager
 def _wide() -> Iterator[None]:
-    """A terminal so wide that the parser does not break its messages into lines."""
+    """Pretend that the terminal is very wide, so that the parser does not wrap its messages."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "4000"
     try:
@@ -105,7 +105,7 @@ REPHRASED = (
 
 
 def one_line(box: str) -> str:
-    """What the parser wrote in a box of several lines, as one sentence without the help text in it."""
+    """The parser's multi-line error box as one sentence, without the help text in it."""
     said, *more = _sections(box)
     if said.startswith("Missing from"):
         return f"missing: {', '.join(_entries(said))}"
@@ -128,12 +128,12 @@ def _sections(box: str) -> list[str]:
 
 
 def _entries(section: str) -> list[str]:
-    """Items of an indented list; their explanations are indented further."""
+    """Items of an indented list; their explanations are indented more."""
     return [line.strip() for line in section.splitlines() if re.match(r" {4}\S", line)]
 
 
 def at_least(name: str, value: float | None, low: float, *, above: bool = False) -> None:
-    """Refuse a number below `low` (or equal to it, with `above`), and one that is none."""
+    """Refuse a number below `low` (or equal to it, with `above`), and any value that is not a number."""
     if value is None:
         return
     if not is_number(value) or value < low or (above and value == low):
@@ -142,7 +142,7 @@ def at_least(name: str, value: float | None, low: float, *, above: bool = False)
 
 
 def check_seed(value: int | None, name: str = "--seed") -> None:
-    """Refuse what no generator takes."""
+    """Refuse seeds that no random generator accepts."""
     at_least(name, value, 0)
     if value is not None and value >= 2**63:
         raise DataError(f"{name}: must be less than 2^63")

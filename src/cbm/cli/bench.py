@@ -1,4 +1,4 @@
-"""`cbm bench`: measurements on systems with known answers; each is a module of `benchmarks`, in the checkout."""
+"""`cbm bench`: measurements on systems with known answers; each is a module of `benchmarks` in the repository."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from cbm.cli.paths import check_file
 from cbm.errors import DataError
 
 CHECKOUT = Path(cbm.__file__).resolve().parents[2]
-"""Of an editable installation: src/cbm/__init__.py is two folders below it."""
+"""The repository of an editable installation: src/cbm/__init__.py is two folders below it."""
 BENCHMARKS = ("discovery", "engine", "prediction", "worlds", "sac")
 LONG = ("calibration", "partitions", "table1", "tasks")
-"""Hours of work: by name only."""
+"""These take hours and run only if named."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Run all measurements, or one: cbm bench discovery, engine, prediction, worlds or sac.
+    """Run all short measurements, or one: cbm bench discovery, engine, prediction, worlds or sac.
 
-    calibration, partitions, table1 and tasks take hours and run by name only.
+    calibration, partitions, table1 and tasks take hours and run only if named.
 
     Each has options of its own: cbm bench discovery --help
     """
@@ -36,9 +36,9 @@ class Options:
     seed: int = 0
     """Seed of everything random."""
     quick: Flag = False
-    """A small version that only shows that everything works; its numbers mean little."""
+    """Run a small version that only checks that everything works; its numbers mean little."""
     out: MaybePath = None
-    """Directory for the numbers, one CSV file for each measurement."""
+    """Directory for the numbers: one CSV file for each measurement."""
     json: Flag = False
     """Print the results as one JSON object."""
 
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
     if options.out is not None:
         check_file(options.out / "discovery.csv", force=True)
         options.out.mkdir(parents=True, exist_ok=True)
-    modules = {name: _module(name) for name in BENCHMARKS}  # what is missing shows before hours of work
+    modules = {name: _module(name) for name in BENCHMARKS}  # missing packages are reported before hours of work
     results = {}
     for name, module in modules.items():
         if not options.json:
@@ -99,7 +99,7 @@ def _module(name: str) -> Any:
 
 
 def _measure(module: Any, options: Any, json: bool) -> dict[str, Any]:
-    """Run it; under --json its tables go to the error stream, so that the output is JSON alone."""
+    """Run it; with --json its tables go to the error stream, so that the output is pure JSON."""
     with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
         result: dict[str, Any] = module.main(options)
     return result

@@ -1,4 +1,4 @@
-"""How often each variable and each edge came out of resampled logs, as tables."""
+"""Tables of how often each variable and each edge was found on resampled logs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cbm.graph import CausalGraph
 from cbm.graph.bootstrap import Bootstrap
 
 VARIABLES, EDGES, REWARDS = 30, 12, 6
-"""So many rows of variables and of edges, and so many columns, are printed; all are in graph.json."""
+"""Rows of variables, rows of edges and columns that are printed at most; graph.json has all of them."""
 ACTION = "action"
 
 Rows = list[list[str]]
@@ -41,7 +41,8 @@ def _show_variables(graph: CausalGraph, found: Bootstrap) -> None:
 
 
 def variable_rows(graph: CausalGraph, found: Bootstrap, rewards: list[str]) -> Rows:
-    """In how many logs each variable was certainly needed, and not ruled out; without those that rarely came out."""
+    """Number of logs in which each variable was certainly needed, and in which it was not ruled out; rare ones are left
+    out."""
     total = found.replicates
     rows = []
     for k in np.flatnonzero(~_rare(graph, found, rewards)):
@@ -51,7 +52,7 @@ def variable_rows(graph: CausalGraph, found: Bootstrap, rewards: list[str]) -> R
 
 
 def rare_sentence(graph: CausalGraph, found: Bootstrap, rewards: list[str]) -> str:
-    """What a few logs could not rule out, in one line."""
+    """One line on the variables that only a few logs could not rule out."""
     most = np.max([found.abstraction[r] for r in rewards], 0)
     rare = _rare(graph, found, rewards) & (most > 0)
     if not rare.any():
@@ -61,7 +62,7 @@ def rare_sentence(graph: CausalGraph, found: Bootstrap, rewards: list[str]) -> s
 
 
 def _rare(graph: CausalGraph, found: Bootstrap, rewards: list[str]) -> np.ndarray:
-    """Variables that no reward keeps here, that none certainly needed in any log, nor kept in half of them. (d,)"""
+    """(d,) variables that no reward keeps here, none certainly needs in any log, and none keeps in half of the logs."""
     rare = np.ones(len(graph), bool)
     for name in rewards:
         rare &= ~graph.mask(name) & (found.certain[name] == 0) & (found.abstraction[name] < 0.5)
@@ -79,7 +80,8 @@ def _show_edges(graph: CausalGraph, found: Bootstrap) -> None:
 
 
 def unsteady_edges(graph: CausalGraph, found: Bootstrap) -> Rows:
-    """Edges of some logs but not of all, those nearest to a half first; with their verdict on the log itself."""
+    """Edges found on some logs but not on all, those nearest to half of them first, with their verdict on the full
+    log."""
     causes = [*graph.variables, ACTION]
     cells = np.argwhere((found.edges > 0) & (found.edges < 1))
     order = np.argsort([abs(float(found.edges[i, j]) - 0.5) for i, j in cells], kind="stable")

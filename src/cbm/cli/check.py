@@ -1,4 +1,4 @@
-"""`cbm check`: what was understood of a log, and what looks wrong with it."""
+"""`cbm check`: how a log was understood, and what looks wrong with it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from cbm.cli.console import heading, plural, print_json, show, show_table, wrapp
 from cbm.cli.log_options import LogOptions, load, roles_of
 
 SHOWN = 40
-"""Variables in the table; --json has all of them."""
+"""Variables in the table at most; --json lists all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(LogOptions):
-    """Say what was understood of a log, and what looks wrong with it. Nothing is written.
+    """Show how a log was understood, and what looks wrong with it. Nothing is written.
 
     Example: cbm check log.csv --obs 'joint_*' speed --action cmd --reward r --episode run --time t
     """
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> None:
 
 
 def show_understood(summary: dict[str, Any]) -> None:
-    """The first lines about a log: its size, its parts, and all that was left to chance."""
+    """The first lines about a log: its size, its columns, and everything that had to be guessed."""
     heading(first_line(summary))
     actions = ", ".join(f"{a['name']} ({a['kind']})" for a in summary["actions"][:6])
     more = f", and {len(summary['actions']) - 6} more" if len(summary["actions"]) > 6 else ""

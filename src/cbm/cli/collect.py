@@ -35,8 +35,8 @@ class Options:
 
     Example: cbm collect contact --steps 60000 --out contact.npz
 
-    The rewards of all tasks are recorded at every step, so that one log serves them all. .npz and .parquet
-    files also hold the true graph, where the world knows it; `cbm discover` then says how close it came.
+    The rewards of all tasks are recorded at every step, so that one log serves them all. .npz and .parquet files also
+    hold the true graph, if the world knows it; `cbm discover` then reports how close it came.
     """
 
     env: Positional[str]
@@ -46,32 +46,33 @@ class Options:
     out: Path
     """File to write: .npz, .csv or .parquet."""
     policy: str = "mixed"
-    """Who acts. random: at random.
-    scripted, skills, or the name of a task: goes after something, clumsily now and then.
+    """The policy that acts. random: random actions.
+    scripted, skills, or the name of a task: pursues a goal, with clumsy moments.
     mixed: both in turns.
-    Worlds differ in what they have; a wrong name lists them."""
+    Worlds offer different policies; an unknown name lists them."""
     seed: int = 0
     """Seed of the log: the same seed gives the same file, whatever the number of workers."""
     backend: MaybeText = None
-    """What simulates the world, where there is a choice. Left out: its first one."""
+    """Simulator of the world, if there is a choice. Default: the first one."""
     blocks: MaybeInt = None
-    """How many movable blocks (contact only). Left out: as the world says."""
+    """Number of movable blocks (contact only). Default: set by the world."""
     distractors: MaybeInt = None
-    """So many that the action moves, and as many that it does not. Left out: as the world says."""
+    """Number of distractors of each kind: this many driven by the action, and as many independent of it. Default: set
+    by the world."""
     rescale: Flag = False
     """Give every variable its own scale and offset, as sensors do."""
     world_seed: MaybeInt = None
-    """Seed of the world itself (which distractor follows which part of the action). Left out: 0."""
+    """Seed of the world itself (for example, which distractor follows which part of the action). Default: 0."""
     option: Pairs = ()
     """Any other option of the world; may be repeated."""
     workers: MaybeInt = None
-    """Processes that simulate, for worlds that are slow enough to need them. Left out: one for each core."""
+    """Number of simulating processes, for worlds that are slow enough to need them. Default: one per core."""
     force: Flag = False
     """Overwrite the file if it exists."""
     json: Flag = False
     """Print the summary as JSON."""
     quiet: Flag = False
-    """No progress, only the summary."""
+    """Show no progress, only the summary."""
 
 
 def main(arguments: list[str]) -> None:
@@ -162,7 +163,7 @@ def _show(options: Options, data: Transitions, summary: dict[str, Any]) -> None:
     numbers = ("mean", "std", "lowest", "highest")
     show_table(("reward", *numbers), rewards, right=numbers)
     show()
-    share = "changed in so many steps"  # a part that hardly moves is hard to learn
+    share = "changed in so many steps"  # variables that hardly change are hard to learn
     rows = [(compact(names), _range(names, summary)) for names in by_group(data.factors)]
     show_table((plural(len(data.factors), "variable"), share), rows, right=(share,))
     show()
@@ -175,7 +176,7 @@ def _show(options: Options, data: Transitions, summary: dict[str, Any]) -> None:
 
 
 def _for_constants(data: Transitions) -> str:
-    """The flag that `cbm discover` wants for a log in which something never varies."""
+    """The flag that `cbm discover` requires for a log in which something never varies."""
     try:
         data.check_varies()
     except DataError:
@@ -184,7 +185,7 @@ def _for_constants(data: Transitions) -> str:
 
 
 def _show_coverage(coverage: dict[str, dict[str, float]]) -> None:
-    """What is not in the log cannot be learnt from it."""
+    """Show how much of the world the log covers: what is not in the log cannot be learnt from it."""
     parts = (("moved", "{} moved", "steps"), ("events", "{}", "steps"), ("success", "{} succeeded", "episodes"))
     rows = [
         (text.format(name), f"{100 * share:.1f} % of {of}")

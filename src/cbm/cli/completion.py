@@ -1,4 +1,4 @@
-"""`cbm completion`: the script that makes a shell complete commands and options."""
+"""`cbm completion`: the script with which a shell completes commands and options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Shell = Literal["bash", "zsh", "fish"]
 
 @dataclass(frozen=True)
 class Options:
-    """Print the script that makes a shell complete commands, options and their choices.
+    """Print the script with which a shell completes commands, options and their choices.
 
     bash: cbm completion bash > ~/.local/share/bash-completion/completions/cbm
     zsh: cbm completion zsh > ~/.zfunc/_cbm, with ~/.zfunc in fpath
@@ -28,7 +28,7 @@ class Options:
     """
 
     shell: Positional[Shell]
-    """Which shell."""
+    """The shell."""
 
 
 def main(arguments: list[str]) -> None:
@@ -36,19 +36,19 @@ def main(arguments: list[str]) -> None:
 
 
 def script(shell: Shell) -> str:
-    """The parser's own script for all commands at once."""
+    """The parser's own completion script, for all commands together."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         tyro.extras.subcommand_cli_from_dict(
             options_of_all_commands(), prog="cbm", args=["--tyro-print-completion", shell], config=CONF
         )
-    # Shells take each line of a help text for a choice of its own, so line breaks in the table of options go.
+    # Shells take each line of a help text for a separate choice, so line breaks are removed from the option table.
     broken = re.compile(r"(?m)^COMPLETION_SPEC = .*$")
     return broken.sub(lambda table: re.sub(r"\\+n", " ", table[0]), printed.getvalue())
 
 
 def options_of_all_commands() -> dict[str, Any]:
-    """The options of each command, those for files of options included."""
+    """The options of each command, including --config and --save-config."""
     from cbm.cli.main import COMMANDS
 
     return {name: with_config(importlib.import_module(f"cbm.cli.{name}").Options) for name in COMMANDS}

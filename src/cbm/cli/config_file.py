@@ -1,7 +1,7 @@
 """Options in a TOML file: `--config run.toml` reads them, `--save-config run.toml` writes them.
 
-Keys are the names of the options. What stands on the command line comes before what stands in the file, and a key that
-is no option of the command is an error.
+Keys are the names of the options. The command line overrides the file, and a key that is not an option of the command
+is an error.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 
 def with_config(options: type[T]) -> type[T]:
-    """The same options, and the two that read and write a file of them."""
+    """The same options, plus the two that read and write a file of options."""
     read = Annotated[
         Path | None,
-        arg(help="TOML file of options. The command line comes before it.", help_behavior_hint=""),
+        arg(help="TOML file of options. The command line overrides it.", help_behavior_hint=""),
     ]
     written = Annotated[
         Path | None,
@@ -46,7 +46,7 @@ def with_config(options: type[T]) -> type[T]:
 
 
 def config_path(arguments: list[str]) -> Path | None:
-    """The file that `--config FILE` or `--config=FILE` names, if it does."""
+    """The file given by `--config FILE` or `--config=FILE`, if there is one."""
     for place, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if name == "--config":
@@ -56,7 +56,7 @@ def config_path(arguments: list[str]) -> Path | None:
 
 
 def defaults_from(options: type[T], path: Path, arguments: list[str], command: str) -> T:
-    """Options with the values of a file, except those that the command line gives itself."""
+    """Options with the values of a file, except those that are given on the command line."""
     content = _read(path, command)
     hints = typing.get_type_hints(options)
     flags = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
@@ -89,7 +89,7 @@ def _read(path: Path, command: str) -> dict[str, Any]:
 
 
 def _converted(value: Any, hint: Any, where: str) -> Any:
-    """A value of the file as the type that an option has."""
+    """A value from the file, converted to the type of the option."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return _converted(value, inner[0], where)
@@ -117,7 +117,7 @@ def _scalar(value: Any, hint: Any, where: str) -> Any:
 
 
 def write_config(options: Any, path: Path, command: str) -> None:
-    """Every option of a call, with its value; those that were left out and have no value are not in the file."""
+    """Every option of a call with its value; options without a value are left out of the file."""
     lines = [f"# cbm {command} --config {path.name}", f"command = {json.dumps(command)}"]
     for entry in fields(options):
         value = getattr(options, entry.name)

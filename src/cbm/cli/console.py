@@ -1,5 +1,4 @@
-"""Printing: results to the output, progress to the error stream, names always as they are and never as
-markup."""
+"""Printing: results to the output, progress to the error stream; names are printed literally, never as markup."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn, TaskID
 
 LINE_EVERY = 60.0
-"""Seconds between two lines of progress where there is no terminal to draw a bar on."""
+"""Seconds between two lines of progress when there is no terminal for a progress bar."""
 
 
 def stdout() -> Console:
@@ -26,12 +25,12 @@ def stdout() -> Console:
 
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     if not console.is_terminal:
-        console.width = max(console.width, 120)  # a file has no width: do not squeeze tables into 80
+        console.width = max(console.width, 120)  # a file has no width: do not limit tables to 80 columns
     return console
 
 
 def show_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> None:
-    """Columns under a line; those named in `right` hold numbers."""
+    """A table with a line under its titles; the columns named in `right` hold numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -53,7 +52,7 @@ def show(text: str = "", style: str | None = None) -> None:
 
 
 def warn(text: str) -> None:
-    """One line beside the result: something that is no error, and that may explain what is found."""
+    """One line on the error stream: not an error, but something that may explain the result."""
     print(f"cbm: {_printable(' '.join(text.split()))}", file=sys.stderr)
 
 
@@ -62,18 +61,18 @@ def heading(text: str) -> None:
 
 
 def width() -> int:
-    """Columns to fill: those of the terminal, within reason, or 110 in a file."""
+    """Number of columns to fill: the terminal's width up to a limit, or 110 in a file."""
     console = stdout()
     return min(console.width, 110) if console.is_terminal else 110
 
 
 def listed(names: Iterable[str], indent: str = "  ") -> str:
-    """Names separated by commas, broken between names where the line is full."""
+    """Names separated by commas, wrapped between names."""
     return wrapped(", ".join(names), indent)
 
 
 def wrapped(text: str, indent: str = "", hanging: str = "") -> str:
-    """Broken at the width of the terminal; lines after the first are indented by `hanging` more."""
+    """Wrapped at the width of the terminal; all lines but the first are indented by `hanging` more."""
     return textwrap.fill(
         text,
         max(40, width()),
@@ -98,7 +97,7 @@ def duration(seconds: float) -> str:
 
 
 def so_far(elapsed: float, spent: float, done: float, rest: float) -> str:
-    """2 min so far, about 3 min left of this: `rest` takes as long for each part as what was `done` in `spent`."""
+    """2 min so far, about 3 min left of this: `rest` takes as long per part as what was `done` in `spent` seconds."""
     if done < 0.02:
         return f"{duration(elapsed)} so far"
     return f"{duration(elapsed)} so far, about {duration(spent * rest / done)} left of this"
@@ -109,7 +108,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Control characters in a name cannot move the cursor or change colours."""
+    """Replaces control characters, so that a name cannot move the cursor or change colours."""
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
@@ -118,7 +117,7 @@ def on_terminal() -> bool:
 
 
 class OnTerminal:
-    """Bars that are drawn while a `with` block runs, if there is a terminal and nobody wants it quiet."""
+    """Bars drawn while a `with` block runs, if there is a terminal and `quiet` is not set."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -141,7 +140,7 @@ class OnTerminal:
 
 
 class Stages(OnTerminal):
-    """Progress through named stages: a bar each on a terminal, one plain line a minute elsewhere.
+    """Progress through named stages: one bar for each on a terminal, one plain line a minute elsewhere.
 
     Call it with a stage and the fraction of it that is done, from 0 to 1.
     """
@@ -191,7 +190,7 @@ class Stages(OnTerminal):
 
 
 def learning_bars() -> Bars:
-    """A bar with a remark, such as how good the policies are: tasks have a field `remark`."""
+    """Bars with a remark, such as how good the policies are: tasks have a field `remark`."""
     from rich.progress import TextColumn
 
     return _bars(TextColumn("{task.fields[remark]}", style="dim"))
@@ -218,5 +217,5 @@ def _bars(*more: ProgressColumn) -> Bars:
         *more,
         console=Console(stderr=True),
         refresh_per_second=4,
-        transient=True,  # the result says all that is worth keeping
+        transient=True,  # the result contains everything worth keeping
     )

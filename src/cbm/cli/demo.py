@@ -1,4 +1,4 @@
-"""`cbm demo`: the whole story on two built-in worlds, told as it happens."""
+"""`cbm demo`: the whole story on two built-in worlds, explained while it runs."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ CONTACT_STEPS, LIGHT_STEPS = 60_000, 20_000
 class Options:
     """The whole story on two built-in worlds: collect a log, learn the graph, find what each task needs.
 
-    Takes a few minutes on two processor cores. The same command again goes on where it was stopped, or
-    shows the summary once more.
+    It takes a few minutes on two processor cores. The same command continues where it was stopped, or shows the summary
+    again.
     """
 
     out: Path = Path("runs/demo")
     """Directory for the logs, the two runs and the report."""
     minutes: MaybeFloat = None
-    """Ceiling for each world; what is not settled by then stays undecided. Left out: none."""
+    """Time limit for each world; what is not settled by then stays undecided. Default: none."""
     seed: int = 0
     """Seed of everything random."""
     json: Flag = False
-    """Print the results as one JSON object and tell no story."""
+    """Print the results as one JSON object, without the story."""
     quiet: Flag = False
-    """Only the summary."""
+    """Print only the summary."""
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """One world, its log and what was learnt of it."""
+    """One world, its log and what was learnt from it."""
 
     world: str
     run: Path
@@ -53,7 +53,7 @@ class Chapter:
 
 
 class Teller:
-    """Prints the story, or keeps silent."""
+    """Prints the story, unless silenced."""
 
     def __init__(self, options: Options):
         self.silent = options.json or options.quiet
@@ -134,7 +134,7 @@ def _light(options: Options, teller: Teller) -> Chapter:
 
 
 def _log(name: str, steps: int, options: Options, teller: Teller) -> Transitions:
-    """Collected anew each time: the same seed gives the same rows, so a stopped run recognises them."""
+    """Collected anew each time: the same seed gives the same rows, so that a stopped run recognises them."""
     from cbm.envs.registry import make_world
 
     start = time.monotonic()
@@ -188,7 +188,7 @@ def _tell_cdl(chapter: Chapter, teller: Teller) -> None:
 
 
 def _cdl_lines(chapter: Chapter) -> list[str]:
-    """For each task what CDL's rule loses and what it carries along; one line each."""
+    """For each task, what CDL's rule drops and what it keeps without need; one line each."""
     graph, kept = chapter.graph, chapter.graph.abstraction(rule="cdl")
     lines = []
     for reward in graph.rewards:
@@ -222,7 +222,7 @@ def _summary(options: Options, contact: Chapter, light: Chapter, report: Path, s
 
 
 def _is_right(chapter: Chapter) -> bool:
-    """Whether every task got the very set that the true graph gives."""
+    """Whether every task got exactly the set that the true graph gives."""
     return all(against_truth(chapter.graph, chapter.data, reward) == EXACT for reward in chapter.graph.rewards)
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cbm.data.log import Log
 
 MAPS = ".cbm-maps"
-"""Beside the run directory: maps of logs that are larger than memory."""
+"""Folder beside the run directory for maps of logs that are larger than memory."""
 STAGES = {
     "screening": "looking at everything",
     "measuring": "refitting without each candidate",
@@ -57,14 +57,14 @@ class Options(LogOptions):
 
     Example: cbm discover log.npz --out runs/mine
 
-    A table needs no renaming: cbm discover log.csv --obs 'joint_*' speed --action cmd --reward r --episode run
-    --time t --out runs/mine; `cbm check` takes the same options and shows what is understood. The command ends when
-    everything is settled. The run directory gets graph.json, report.html and all that is needed to go on after an
-    interruption: the same command again continues.
+    Columns need no renaming: cbm discover log.csv --obs 'joint_*' speed --action cmd --reward r --episode run --time t
+    --out runs/mine; `cbm check` takes the same options and shows how the log is understood. The command ends when
+    everything is settled. The run directory gets graph.json, report.html and everything needed to resume after an
+    interruption: repeat the same command to continue.
     """
 
     out: Path
-    """Run directory, made if it does not exist."""
+    """Run directory, created if it does not exist."""
     model: ModelName = "implicit"
     """implicit: contrastive critics (CBM).
     explicit: Gaussian and categorical heads (CDL).
@@ -72,47 +72,48 @@ class Options(LogOptions):
     preset: Preset = "fast"
     """fast: for real use.
     paper: the published networks and losses, much slower.
-    debug: tiny, to try things out."""
+    debug: tiny, for a quick test."""
     minutes: MaybeFloat = None
-    """Ceiling for the whole command. What is not settled by then is undecided, and the same command with more time
-    goes on from there. Left out: none."""
+    """Time limit for the whole command. What is not settled by then is undecided, and the same command with more time
+    continues from there. Default: none."""
     steps: MaybeInt = None
-    """Ceiling in work instead of time: measured targets (updates, with --preset paper and --model demi)."""
+    """Limit on work instead of time: number of measured targets (of updates, with --preset paper and --model demi)."""
     workers: MaybeInt = None
-    """Processes of one thread each that share the work; the result is the same with any number. Left out: all cores."""
+    """Number of single-threaded processes that share the work; the result does not depend on it. Default: one per
+    core."""
     on: str = "local"
-    """Where the work is done. local: processes of this machine. ray: Ray on this machine, or the cluster that
-    RAY_ADDRESS names. ray:HOST:PORT: that cluster. The result is the same."""
+    """Where the work runs. local: processes on this machine. ray: Ray on this machine, or the cluster named by
+    RAY_ADDRESS. ray:HOST:PORT: that cluster. The result is the same."""
     bootstrap: int = 0
-    """Repeat everything on so many logs of resampled episodes, and say how often each edge and each variable of a
-    minimal state came out. Takes as long as so many discoveries, on all cores or nodes."""
+    """Repeat discovery on this many logs of resampled episodes, and report how often each edge and each variable of a
+    minimal state was found. Takes as long as that many discoveries, on all cores or nodes."""
     device: Device = "cpu"
     seed: int = 0
     """Seed of everything random."""
     knowledge: MaybePath = None
-    """JSON file of edges that must be there and edges that cannot:
+    """JSON file of edges that must exist and edges that cannot:
     {"required": [["cause", "effect"]], "forbidden": [["action", "light"]]}"""
     rule: Annotated[Rule | None, arg(help_behavior_hint="")] = None
     """How edges are decided.
-    calibrated: thresholds from inputs that cannot matter, with an undecided zone.
+    calibrated: thresholds from inputs that cannot matter, with undecided cells.
     threshold: a CMI of at least --epsilon, as in the paper.
-    Left out: threshold with --preset paper, else calibrated."""
+    Default: threshold with --preset paper, otherwise calibrated."""
     epsilon: MaybeFloat = None
-    """The threshold, in nats; with the calibrated rule, the highest that a cell can get. Left out: 0.02."""
+    """The threshold in nats; with the calibrated rule, the highest threshold that a cell can get. Default: 0.02."""
     reward_inputs: Literal["next-state", "state-action", "both"] = "next-state"
-    """What a reward may depend on, beside the action: the state after the step, the state before it, or both."""
+    """What a reward may depend on besides the action: the state after the step, the state before it, or both."""
     last_action: Literal["auto", "on", "off"] = "auto"
-    """Let models see the action before, too. For logs that do not show all of the state (velocities, forces, delays):
-    a variable that only repeats what was last done is then no cause. The column "action" stands for both.
-    auto: where most rows continue another one."""
+    """Let models see the previous action, too. For logs that do not show the whole state (velocities, forces, delays):
+    a variable that merely repeats the previous action is then no cause. The column "action" stands for both actions.
+    auto: if most rows continue another row and the previous action helps to predict."""
     allow_constant: Flag = False
-    """Accept variables, rewards and actions that never change. Left out: they are taken for a mistake."""
+    """Accept variables, rewards and actions that never change. Default: they are treated as a mistake."""
     track: MaybeTracker = None
-    """Send the numbers of the run to a tracker as well. The run goes on there when it is resumed."""
+    """Send the numbers of the run to a tracker as well. A resumed run continues there."""
     json: Flag = False
     """Print the result as one JSON object."""
     quiet: Flag = False
-    """No progress, only the result."""
+    """Show no progress, only the result."""
 
 
 def main(arguments: list[str]) -> None:
@@ -140,7 +141,7 @@ def main(arguments: list[str]) -> None:
 
 
 class Once:
-    """Calls something the first time that it is called itself."""
+    """Calls a function the first time that it is called itself."""
 
     def __init__(self, call: Callable[[], None]):
         self.call, self.done = call, False
@@ -153,7 +154,7 @@ class Once:
 
 @dataclass(frozen=True)
 class Budget:
-    """A ceiling, how many processes work, where, and how often everything is repeated."""
+    """A ceiling, the number of processes, where they run, and the number of bootstrap replicates."""
 
     minutes: float | None = None
     steps: int | None = None
@@ -174,11 +175,11 @@ def run_discovery(
     opening: Once | None = None,
     tracking: Tracking | None = None,
 ) -> tuple[bool, CausalGraph]:
-    """Discover with progress and write the report; also says whether the run had been finished before.
+    """Discover with progress and write the report; also returns whether the run was already finished.
 
-    `opening` is said when work begins, so that a refusal stays one line.
+    `opening` is called when work begins, so that a refusal prints only one line.
     """
-    from cbm.discovery.discover import discover, lacks_bootstrap  # here, since it brings torch
+    from cbm.discovery.discover import discover, lacks_bootstrap  # imported here because it imports torch
     from cbm.report import write_report
 
     before = CausalGraph.load(run) if (run / "result.json").is_file() else None
@@ -216,7 +217,7 @@ def run_discovery(
 
 
 def _settings(options: Options) -> Settings:
-    """Everything that the options alone can get wrong."""
+    """The settings, after checking everything that depends on the options alone."""
     together(minutes=options.minutes, steps=options.steps)
     at_least("--minutes", options.minutes, 0, above=True)
     at_least("--steps", options.steps, 1)
@@ -227,7 +228,7 @@ def _settings(options: Options) -> Settings:
     check_place(options.on)
     at_least("--bootstrap", options.bootstrap, 0)
     settings = preset(options.preset, options.model)
-    named = {field.name for field in fields(Settings)} & {field.name for field in fields(Options)}  # of the same name
+    named = {field.name for field in fields(Settings)} & {field.name for field in fields(Options)}
     given = {name: getattr(options, name) for name in named}
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     if options.epsilon is not None and settings.rule == "calibrated":
@@ -236,7 +237,7 @@ def _settings(options: Options) -> Settings:
 
 
 def _say_understood(options: Options, log: Log) -> None:
-    """The first lines of the output: how the log was read."""
+    """The first lines of the output: how the log was understood."""
     from cbm.cli.check import show_understood
     from cbm.data.summary import summarise
 
@@ -252,7 +253,7 @@ def _knowledge(options: Options, data: Transitions) -> Knowledge | None:
         return None
     knowledge = Knowledge.load(options.knowledge)
     try:
-        knowledge.masks(data.factors.names, data.rewards)  # names that are not in the log
+        knowledge.masks(data.factors.names, data.rewards)  # raises for names that are not in the log
     except DataError as error:
         raise DataError(f"{options.knowledge}: {error}") from None
     return knowledge

@@ -1,4 +1,4 @@
-"""`cbm envs`: what there is to collect from."""
+"""`cbm envs`: the worlds from which a log can be collected."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from cbm.cli.console import print_json, show, show_table
 
 @dataclass(frozen=True)
 class Options:
-    """List the built-in worlds: their tasks, how many variables they have, whether the true graph is
-    known."""
+    """List the built-in worlds: their tasks, how many variables they have, and whether the true graph is known."""
 
     json: Flag = False
     """Print a JSON list instead of a table."""

@@ -1,4 +1,4 @@
-"""`cbm evaluate`: what a learned policy can do, in and out of distribution."""
+"""`cbm evaluate`: how good a learned policy is, in and out of distribution."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN = (1, 2, 5, 10, 20)
 
 @dataclass(frozen=True)
 class Options:
-    """Measure the policies of a run of `cbm learn`, and how far ahead models of the dynamics see.
+    """Measure the policies of a run of `cbm learn`, and the multi-step prediction error of models of the dynamics.
 
     Example: cbm evaluate runs/pick --ood
 
@@ -29,29 +29,30 @@ class Options:
     """
 
     run: Positional[Path]
-    """Run directory of `cbm learn`, finished or not: its last checkpoint counts."""
+    """Run directory of `cbm learn`, finished or not; its last checkpoint is used."""
     ood: Flag = False
-    """Also with N(0, 1) noise, at every step, in place of each variable that the true graph says is not needed."""
+    """Also evaluate with N(0, 1) noise, at every step, in place of each variable that the true graph says is not
+    needed."""
     episodes: int = 50
-    """Episodes of each measurement."""
+    """Number of episodes for each measurement."""
     prediction: Flag = False
-    """Also the errors of the implicit and the explicit model over 1 to 20 steps, on usual states and with
-    N(0, 100²) noise in place of the distractors."""
+    """Also measure the errors of the implicit and the explicit model over 1 to 20 steps, on usual states and with N(0,
+    100²) noise in place of the distractors."""
     data: MaybePath = None
-    """A log for --prediction; the one that the run's --dynamics were found on saves training one model again.
-    Left out: 60,000 transitions are made."""
+    """Log for --prediction. The log that the run's --dynamics were found on saves training one of the models again.
+    Default: 60,000 new transitions."""
     updates: MaybeInt = None
-    """Updates of each model for --prediction. Left out: as many as `cbm discover` makes."""
+    """Updates of each model for --prediction. Default: as many as `cbm discover` makes."""
     seed: MaybeInt = None
-    """Seed of the episodes. Left out: that of the run, whose own evaluations they then repeat."""
+    """Seed of the episodes. Default: the run's own seed, which repeats its own evaluations."""
     threads: int = 1
     """Processor threads."""
     trust_world: Flag = False
-    """Make the environment of a run whose config.json names it as gymnasium:MODULE:ID. That imports the module, and
-    so runs its code: only for runs that you made yourself or trust."""
+    """Create the environment of a run whose config.json names it as gymnasium:MODULE:ID. That imports the module and so
+    runs its code: use it only for runs that you made yourself or trust."""
     device: Device = "cpu"
     out: MaybePath = None
-    """File to write. Left out: evaluation.json in the run directory."""
+    """File to write. Default: evaluation.json in the run directory."""
     json: Flag = False
     """Print the result as one JSON object."""
 

@@ -23,12 +23,11 @@ class Options:
 
     Example: cbm export runs/contact --format dot | dot -Tsvg > graph.svg
 
-    Text goes to the output when there is no --out. The arrays for tigramite and causal-learn are .npz
-    files and need one.
+    Without --out, text goes to the output. The arrays for tigramite and causal-learn are .npz files and need --out.
     """
 
     run: Positional[Path]
-    """A run directory of `cbm discover`, or a graph.json."""
+    """Run directory of `cbm discover`, or a graph.json."""
     format: Literal["networkx", "dot", "graphml", "json", "csv", "tigramite", "causal-learn"]
     """networkx: node-link JSON.
     dot: Graphviz.
@@ -56,7 +55,7 @@ def main(arguments: list[str]) -> None:
         text = export(graph, options.format)
         assert isinstance(text, str)
         sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode("utf-8"))  # the bytes of the format, whatever the terminal speaks
+        sys.stdout.buffer.write(text.encode("utf-8"))  # the format's own bytes, whatever the terminal's encoding
         return
     check_file(options.out, force=options.force)
     with made_directory(options.out.parent):

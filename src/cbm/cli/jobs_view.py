@@ -1,4 +1,5 @@
-"""All jobs of a command in one view: a bar and what runs on a terminal, a line for each that ends elsewhere."""
+"""All jobs of a command in one view: on a terminal a bar and the running jobs, elsewhere a line for each job that
+ends."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
 NAMED = 4
-"""So many running jobs are named."""
+"""Running jobs that are named, at most."""
 
 
 class JobsView(OnTerminal):
-    """Call it with each event of an executor."""
+    """Shows the progress of an executor: call it with each of its events."""
 
     def __init__(self, quiet: bool = False) -> None:
         super().__init__(quiet)

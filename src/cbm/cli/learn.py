@@ -1,4 +1,4 @@
-"""`cbm learn`: policies on the state that their task needs, found while they learn or before."""
+"""`cbm learn`: policies on the state that their task needs, which is found during learning or before."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from cbm.learning.plan import Plan
 
 Repeated = Annotated[tuple[str, ...], UseAppendAction, arg(help_behavior_hint="")]
-MethodName = Annotated[str, arg(help=f"Who chooses the variables that the policy sees.\n{help_text()}")]
-AgentName = Annotated[str, arg(help="Who learns.\n" + "\n".join(f"{k}: {row.summary}." for k, row in AGENTS.items()))]
+MethodName = Annotated[str, arg(help=f"The method that chooses the variables the policy sees.\n{help_text()}")]
+AgentName = Annotated[str, arg(help="The agent.\n" + "\n".join(f"{k}: {row.summary}." for k, row in AGENTS.items()))]
 OWN = "; ".join(f"{name}: {', '.join(row.option_names)}" for name, row in METHODS.items() if row.options is not None)
 MethodOptions = Annotated[Pairs, arg(help=f"An option of the method; may be repeated. {OWN}.")]
 Names = Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hint="")]
@@ -54,60 +54,64 @@ class Options:
 
     Example: cbm learn contact --task pick --method cbm --dynamics runs/contact --steps 100000 --out runs/pick
 
-    The same command again goes on after an interruption. With several tasks, one model of the dynamics serves all.
+    The same command continues after an interruption. With several tasks, one model of the dynamics serves all of them.
     """
 
     env: Positional[str]
-    """Name of a built-in world (`cbm envs` lists them), or gymnasium:ID for any environment with a Box of
-    actions, whose one task is called reward."""
+    """Name of a built-in world (`cbm envs` lists them), or gymnasium:ID for any environment whose actions are a Box;
+    its only task is called reward."""
     out: Path
-    """Run directory, made if it does not exist."""
+    """Run directory, created if it does not exist."""
     task: Repeated = ()
-    """What to learn; may be repeated. Left out: the world's first task."""
+    """Task to learn; may be repeated. Default: the world's first task."""
     method: MethodName = "cbm"
     agent: AgentName = "sac"
     steps: int = 100_000
-    """Steps of the environment for each task."""
+    """Environment steps for each task."""
     together: Flag = False
-    """Learn all tasks at once, on shared dynamics and data. Left out: one after another."""
+    """Learn all tasks at once, with shared dynamics and data. Default: one after another."""
     dynamics: MaybePath = None
-    """A run of `cbm discover`, whose graph is used as it is. Left out: dynamics are learned beside the policy."""
+    """A run of `cbm discover`, whose graph is used unchanged. Default: the dynamics are learned alongside the
+    policy."""
     certain_only: Flag = False
-    """Leave out what that run could not rule out: the policy sees only what its task certainly needs."""
+    """Leave out variables that the --dynamics run could not rule out: the policy sees only what its task certainly
+    needs."""
     rewards: MaybeText = None
-    """What the task's reward depends on. run: as in the --dynamics run.
-    learned: found while the policy learns. Left out: run with --dynamics, else learned."""
+    """Source of the reward's causes. run: the --dynamics run. learned: found while the policy learns. Default: run with
+    --dynamics, otherwise learned."""
     model: MaybeText = None
-    """implicit or explicit: of what is learned beside the policy. Left out: as the --dynamics run, or implicit."""
+    """implicit or explicit, for the models learned alongside the policy. Default: as in the --dynamics run, or
+    implicit."""
     pretrain: MaybePath = None
-    """A log that tia and denoised learn their dynamics on before the first step."""
+    """Log on which tia and denoised learn their dynamics before the first step."""
     preset: str = "laptop"
-    """laptop: minutes on one core. paper: the published table. debug: tiny, to try things out."""
+    """laptop: minutes on one core. paper: the published table. debug: tiny, for a quick test."""
     demonstrations: MaybeInt = None
-    """So many scripted episodes are put into the buffer first. Left out: as the preset says."""
+    """Number of scripted episodes put into the replay buffer first. Default: set by the preset."""
     set: Pairs = ()
-    """Change one number of the preset, such as gamma=0.99 or episodes=20; may be repeated."""
+    """Change one value of the preset, such as gamma=0.99 or episodes=20; may be repeated."""
     method_option: MethodOptions = ()
     backend: MaybeText = None
-    """What simulates the world, where there is a choice. Left out: its first one."""
+    """Simulator of the world, if there is a choice. Default: the first one."""
     distractors: MaybeInt = None
-    """So many that the action moves, and as many that it does not. Left out: as the world says."""
+    """Number of distractors of each kind: this many driven by the action, and as many independent of it. Default: set
+    by the world."""
     option: Pairs = ()
     """Any other option of the world; may be repeated."""
     names: Names = ()
-    """Names of the variables of a gymnasium:ID environment, one for each number of its observation.
-    Left out: the keys of its observation space, or obs_0, obs_1, ..."""
+    """Names of the variables of a gymnasium:ID environment, one for each number of its observation. Default: the keys
+    of its observation space, or obs_0, obs_1, ..."""
     seed: int = 0
     """Seed of everything random: the same seed gives the same curve."""
     threads: int = 1
-    """Processor threads. The networks are small: more than one seldom helps."""
+    """Processor threads. The networks are small, so more than one rarely helps."""
     device: Device = "cpu"
     track: MaybeTracker = None
-    """Send the numbers of the run to a tracker as well. The run goes on there when it is resumed."""
+    """Send the numbers of the run to a tracker as well. A resumed run continues there."""
     json: Flag = False
     """Print the result as one JSON object."""
     quiet: Flag = False
-    """No progress, only the result."""
+    """Show no progress, only the result."""
 
 
 def main(arguments: list[str]) -> None:
@@ -146,7 +150,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _write_report(run: Path) -> None:
-    """What was learned stays learned, whatever is wrong with the page about it."""
+    """Write the report; a failure is reported, but does not invalidate what was learned."""
     from cbm.report import write_report
 
     try:
@@ -224,7 +228,7 @@ def _settings(options: Options, world: str, task: str) -> LearnSettings:
     return replace(settings, **{key: value for key, value in changes.items() if key in own}, agent=agent)
 
 
-# What a newcomer reads at the end
+# The printed result
 
 
 def show_result(plan: Plan, run: Path, result: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The options that name the columns of a log, and the lines that say how it was read."""
+"""The options that name the columns of a log, and loading a log with them."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ class LogOptions:
     """The log: a file (.npz .csv .tsv .parquet .arrow .hdf5 .mcap), a directory of Parquet files, a LeRobot, Minari or
     ROS 2 directory, or minari:NAME."""
     obs: Columns = ()
-    """Columns of the state: names or globs. Left out: what the format says, else every other column of numbers."""
+    """Columns of the state: names or globs. Default: given by the format, otherwise all other numeric columns."""
     action: Columns = ()
-    """Columns of the action. Left out: by their names, if only one guess is possible. So are the next three."""
+    """Columns of the action. Default: guessed from their names, if there is only one possible guess; the same holds for
+    the next three options."""
     reward: Columns = ()
     """Columns of rewards."""
     episode: Columns = ()
-    """Column that numbers or names the episodes; several together do so, too."""
+    """Column that numbers or names the episodes; several columns together may do so, too."""
     time: Columns = ()
-    """Column of time: only rows one step apart are paired."""
+    """Column of time; only rows one time step apart are paired."""
     missing: Missing = "drop"
-    """drop: empty cells take the pairs of rows with them that they touch. refuse: they are an error."""
+    """drop: an empty cell drops every pair of rows that it touches. refuse: empty cells are an error."""
     rate: MaybeFloat = None
-    """Rows a second of a ROS 2 bag. Left out: that of the slowest topic used."""
+    """Rows per second of a ROS 2 bag. Default: the rate of the slowest topic used."""
     reader: MaybeText = None
-    """Kind of the log, where its name does not show it: csv, parquet, arrow, lerobot, robomimic, d4rl, minari, ros."""
+    """Format of the log, if its name does not show it: csv, parquet, arrow, lerobot, robomimic, d4rl, minari, ros."""
     memory: MaybeText = None
-    """Largest log to read into memory, such as 2GB. A larger table goes through a map on disk: discover keeps it in
-    .cbm-maps beside the run directory and uses it again. Left out: half of the memory that is free."""
+    """Largest log to read into memory, such as 2GB. A larger table is memory-mapped on disk: discover keeps the map in
+    .cbm-maps beside the run directory and reuses it. Default: half of the free memory."""
 
 
 def roles_of(options: LogOptions) -> Roles:
@@ -63,7 +64,7 @@ _STAGES = {"looking": "looking at the log", "converting": "converting the log"}
 
 
 def memory_of(text: str | None) -> int | None:
-    """Bytes of 2GB, 500 MB or a plain number."""
+    """Bytes given as 2GB, 500 MB or a plain number."""
     if text is None:
         return None
     size = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B?)\s*", text, re.IGNORECASE)
@@ -78,7 +79,7 @@ def load(
     source: str, roles: Roles, allow_constant: bool, memory: str | None = None, maps: Path | None = None,
     quiet: bool = True,
 ) -> Log:  # fmt: skip
-    """The log; one that would not fit into `memory` goes through a map in `maps`, with a progress bar."""
+    """The log; one that does not fit into `memory` is memory-mapped in `maps`, with a progress bar."""
     from cbm.cli.console import Stages, warn
     from cbm.data.log import Limit, read_log
 

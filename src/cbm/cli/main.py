@@ -1,7 +1,7 @@
-"""The program `cbm`: finds the command, runs it, turns what goes wrong into one line and an exit code.
+"""The program `cbm`: finds the command, runs it, and turns errors into one line and an exit code.
 
-The commands are in `cbm.cli`, one module each with a `main(arguments)`. Only the one that is asked
-for is imported, so that `cbm --help` is immediate and nothing waits for torch that does not use it.
+The commands are in `cbm.cli`, one module each with a `main(arguments)`. Only the requested one is imported, so that
+`cbm --help` is immediate and only commands that use torch wait for it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         _complain(f"interrupted; {stop}" if str(stop) else "interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # `cbm export ... | head` has read enough
+    except BrokenPipeError:  # the reader has stopped, as in `cbm export ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except WriteError as error:
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return FAILED
-    except FloatingPointError as error:  # numbers that grew without bounds while something was learned
+    except FloatingPointError as error:  # training diverged
         _complain(str(error))
         return FAILED
     except Exception as error:
@@ -107,6 +107,6 @@ def _dispatch(arguments: list[str]) -> None:
 
 
 def _complain(message: str) -> None:
-    """One printable line on the error stream: a message may quote what was in a damaged file."""
+    """Print one line to the error stream, without control characters: a message may quote a damaged file."""
     text = "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
     print(f"cbm: {text}", file=sys.stderr)

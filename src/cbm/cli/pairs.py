@@ -1,7 +1,7 @@
 """KEY=VALUE on the command line: one grammar for all options that take it.
 
-Keys are names, dots between them; `world-seed` and `world_seed` are the same. Values are read as JSON where that works
-(numbers, true, false, null, lists, quoted text), else as a number Python knows, else as text.
+Keys are names, possibly with dots; `world-seed` and `world_seed` are the same. Values are read as JSON if possible
+(numbers, true, false, null, lists, quoted text), else as a Python number, else as text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KEY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def read_pairs(flag: str, texts: tuple[str, ...], prefix: str = "") -> dict[str, Any]:
-    """Values by key, as given; none may be given twice, and with or without the prefix it is the same one."""
+    """Values by key. A key may be given only once; with and without the prefix it counts as the same."""
     result: dict[str, Any] = {}
     seen: set[str] = set()
     for text in texts:

@@ -1,4 +1,4 @@
-"""Where output may go: looked at before any work is done, made only when the work can begin."""
+"""Checks output paths before any work is done, and creates them when the work can begin."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_file(path: Path, *, force: bool, suffixes: tuple[str, ...] = ()) -> No
 
 
 def check_run(path: Path) -> None:
-    """Refuse a run directory that could not be made, and one that holds something else."""
+    """Refuse a run directory that could not be created, or that contains something else."""
     with _path_errors(path):
         if path.is_dir():
             visible = [entry.name for entry in path.iterdir() if not entry.name.startswith(".")]
@@ -45,7 +45,7 @@ def check_run(path: Path) -> None:
 
 @contextmanager
 def made_directory(path: Path) -> Iterator[None]:
-    """Make the directory and its parents; after bad input that shows only now, those that stayed empty go again."""
+    """Create the directory and its parents; if the input turns out to be bad, remove those that are still empty."""
     made = [place for place in (path, *path.parents) if not place.exists()]
     with _path_errors(path):
         path.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def made_directory(path: Path) -> Iterator[None]:
 
 
 def _check_writable(path: Path, directory: Path) -> None:
-    """Write a nameless file to the nearest directory that exists; permission bits alone do not tell."""
+    """Write a temporary file to the nearest existing directory; permission bits alone are not reliable."""
     while not directory.exists() and directory != directory.parent:
         directory = directory.parent
     if not directory.is_dir():

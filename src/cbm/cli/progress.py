@@ -1,4 +1,4 @@
-"""Progress of policies that learn, with what they can do."""
+"""Progress of learning policies, with their latest results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Watch(OnTerminal):
-    """A bar on a terminal, one plain line a minute elsewhere. Call it with a `Status`, as often as there is one."""
+    """A bar on a terminal, one plain line a minute elsewhere. Call it with each `Status`."""
 
     def __init__(self, title: str, quiet: bool = False):
         super().__init__(quiet)
@@ -36,7 +36,7 @@ class Watch(OnTerminal):
     def __call__(self, status: Status) -> None:
         now = time.monotonic()
         if self.done_at_start < 0:
-            self.done_at_start = status.done  # a resumed run begins somewhere in the middle
+            self.done_at_start = status.done  # a resumed run does not begin at zero
         if self.bars is not None:
             if now - self.last_drawn > 0.2:
                 self.last_drawn = now

@@ -1,4 +1,4 @@
-"""`cbm render`: what a world looks like while a policy acts in it."""
+"""`cbm render`: pictures of a world while a policy acts in it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".gif", ".png")
 LARGEST = 4096
-FASTEST = 50  # pictures in a second
+FASTEST = 50  # pictures per second
 COLUMNS = 4
-"""Pictures side by side on a sheet."""
+"""Pictures per row of a sheet."""
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,21 @@ class Options:
     env: Positional[str]
     """Name of the world; `cbm envs` lists them."""
     out: Path
-    """.gif for an animation; .png for the last state or, with --every, for a sheet of all that were drawn."""
+    """.gif for an animation; .png for the last state or, with --every, for a sheet of all pictures drawn."""
     policy: MaybeText = None
-    """Who acts. Left out: the policy that has the name of the task, or else the mixed one."""
+    """The policy that acts. Default: the policy named like the task, otherwise mixed."""
     task: MaybeText = None
-    """Say how this task went. Left out: the first one of the world."""
+    """Task whose result is reported. Default: the first task of the world."""
     steps: MaybeInt = None
-    """Number of steps. Left out: an episode."""
+    """Number of steps. Default: one episode."""
     every: MaybeInt = None
-    """Draw only every so many steps. Left out: each step of an animation, but at most 50 in a second."""
+    """Draw only every N-th step. Default: every step of an animation, but at most 50 pictures per second."""
     size: str = "320x240"
     """Width and height of a picture."""
     seed: int = 0
     """Seed of everything random."""
     backend: MaybeText = None
-    """What simulates the world, where there is a choice. Left out: its first one."""
+    """Simulator of the world, if there is a choice. Default: the first one."""
     option: Pairs = ()
     """Any other option of the world; may be repeated."""
     force: Flag = False
@@ -61,7 +61,7 @@ class Options:
     json: Flag = False
     """Print what was drawn as JSON."""
     quiet: Flag = False
-    """No progress, only the result."""
+    """Show no progress, only the result."""
 
 
 def main(arguments: list[str]) -> None:
@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> None:
 def film(
     world: World, options: Options, policy: str, size: tuple[int, int], stages: Stages
 ) -> tuple[list[np.ndarray], dict[str, Any]]:
-    """Pictures of one copy, and the sum of rewards and whether each task succeeded at some step."""
+    """Pictures of one copy of the world, the sum of rewards, and whether each task succeeded at some step."""
     from cbm.envs.world import drawn
 
     artist = drawn(world, options.env)
@@ -122,18 +122,20 @@ def film(
 
 
 def frame_steps(world: World) -> int:
-    """Steps from one picture of an animation to the next: viewers slow down what has more than 50 in a second."""
+    """Steps between two pictures of an animation: viewers slow down animations with more than 50 pictures per
+    second."""
     return -(-world.frames_per_second // FASTEST)
 
 
 def durations(pictures: int, seconds: float) -> list[int]:
-    """Milliseconds of each picture. The format has hundredths of a second: short and long ones make up the mean."""
+    """Milliseconds of each picture. The format counts in hundredths of a second, so shorter and longer ones are
+    mixed."""
     ends = np.round(100 * seconds * np.arange(pictures + 1))
     return [max(20, 10 * int(duration)) for duration in np.diff(ends)]
 
 
 def _write(out: Path, frames: list[np.ndarray], seconds: float) -> None:
-    """`seconds` is the time of the world from one picture to the next."""
+    """`seconds` is the world's time between two pictures."""
     from PIL import Image
 
     from cbm.runs.files import atomic_write_bytes
@@ -149,7 +151,7 @@ def _write(out: Path, frames: list[np.ndarray], seconds: float) -> None:
 
 
 def sheet(frames: list[np.ndarray]) -> np.ndarray:
-    """All pictures in rows, white where the last row is not full."""
+    """All pictures in rows; the last row is filled up with white."""
     columns = min(COLUMNS, len(frames))
     missing = -len(frames) % columns
     full = frames + [np.full_like(frames[0], 255)] * missing

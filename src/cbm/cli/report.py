@@ -1,4 +1,4 @@
-"""`cbm report`: one HTML page of one or several runs."""
+"""`cbm report`: one HTML page for one or several runs."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ class Options:
     """
 
     runs: Paths
-    """Run directories of `cbm discover` and of `cbm learn`, in any mixture. A `cbm sweep` stands for its runs."""
+    """Run directories of `cbm discover` and `cbm learn`, in any combination. A `cbm sweep` directory stands for all its
+    runs."""
     out: MaybePath = None
-    """File to write, overwritten if it exists. Left out, with one run: report.html in its directory."""
+    """File to write, overwritten if it exists. Default, with one run: report.html in its directory."""
     curves: MaybePath = None
-    """Draw the learning curves into this .png; the drawn numbers go into a .csv next to it. With this or --table the
-    page is made only if --out is given."""
+    """Draw the learning curves into this .png, and write the drawn numbers into a .csv next to it. With this option or
+    --table, the page is made only if --out is given."""
     table: MaybePath = None
-    """Write the table of learning runs into this .csv: a row for each task and method, numbers over seeds."""
+    """Write the table of learning runs into this .csv: one row for each task and method, with statistics over seeds."""
     at: MaybeInt = None
-    """Step at which the table of learning runs compares the methods. Left out: the middle of the curves."""
+    """Step at which the table compares the methods. Default: the middle of the curves."""
     until: MaybeInt = None
-    """Step up to which areas under learning curves are taken. Left out: the last one that all runs reach."""
+    """Step up to which areas under learning curves are computed. Default: the last step that all runs reach."""
     json: Flag = False
-    """Print {"report", "runs"}, and "curves", "numbers" and "table" where there are such, instead of the paths."""
+    """Print {"report", "runs"}, with "curves", "numbers" and "table" if they were written, instead of the paths."""
 
 
 def main(arguments: list[str]) -> None:
@@ -58,7 +59,7 @@ def main(arguments: list[str]) -> None:
 
 
 def expanded(runs: list[Path]) -> list[Path]:
-    """Each sweep replaced by the runs in it of which a page can be made."""
+    """The runs, with each sweep replaced by those of its runs that a page can show."""
     from cbm.sweep.runs import runs_in
 
     places: list[Path] = []
@@ -71,7 +72,7 @@ def expanded(runs: list[Path]) -> list[Path]:
 
 
 def _write(options: Options) -> dict[str, str]:
-    """Write what was asked for; returns the paths."""
+    """Write what was requested; returns the paths."""
     runs, steps = expanded(list(options.runs)), {"at": options.at, "until": options.until}
     out = options.out
     if (options.out, options.curves, options.table) == (None, None, None):

@@ -1,4 +1,4 @@
-"""What a discovered graph says, for people and for programs."""
+"""Results of discovery as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from cbm.runs.files import read_json
 
 EXACT = "This is exactly the set that the true graph gives."
 DOUBTS = 4
-"""So many undecided links are named in one sentence."""
+"""Undecided links named in one sentence, at most."""
 ADVISED = 2
-"""So many kinds of undecided cells get a line of advice."""
+"""Kinds of undecided cells with a line of advice, at most."""
 REPETITION_ROWS = 60_000
-"""Rows of a mapped log in which repetitions of the last action are looked for."""
+"""Rows of a memory-mapped log that are searched for repetitions of the last action."""
 
 
 def result_json(graph: CausalGraph, data: Transitions, run: Path, already: bool) -> dict[str, Any]:
@@ -66,13 +66,13 @@ def _reward_json(graph: CausalGraph, name: str) -> dict[str, Any]:
 
 
 def _updates(run: Path) -> Any:
-    """How often the models of each stage were updated, where that is written down."""
+    """Number of updates of each stage's models, if recorded."""
     result = read_json(run / "result.json") if (run / "result.json").is_file() else None
     return result.get("updates", {}) if isinstance(result, dict) else {}
 
 
 def show_result(graph: CausalGraph, data: Transitions, run: Path, last_action: bool = False) -> None:
-    """`last_action`: models saw it, so that what repeats it need not be named."""
+    """`last_action`: models saw the previous action, so variables that repeat it need not be named."""
     for name in graph.rewards:
         _show_reward(graph, data, name)
     if not graph.rewards:
@@ -99,7 +99,7 @@ def show_result(graph: CausalGraph, data: Transitions, run: Path, last_action: b
 
 
 def graph_sentence(graph: CausalGraph) -> str:
-    """How many edges there are, and how many cells are open; without a verdict there is no number to tell."""
+    """The number of edges and of undecided cells; without any verdict only the latter."""
     open_cells = graph.undecided()
     if not graph.decided:
         return f"undecided, {plural(open_cells, 'cell')}"
@@ -115,7 +115,7 @@ def _show_advice(graph: CausalGraph) -> None:
 
 
 def _show_repetitions(graph: CausalGraph, data: Transitions) -> None:
-    """A cause that only shows the last action may stand for something that the log does not show."""
+    """Name causes that merely show the last action: they may stand for something that the log does not show."""
     effects = graph.adjacency[:, : len(graph)] & ~np.eye(len(graph), dtype=bool)
     causes = graph.names_of(repetitions(in_memory(data, REPETITION_ROWS, 0)) & effects.any(0))
     if causes:
@@ -148,7 +148,7 @@ def _show_reward(graph: CausalGraph, data: Transitions, name: str) -> None:
 
 
 def needs_sentence(graph: CausalGraph, name: str) -> str:
-    """What a reward needs, in one sentence."""
+    """The variables that a reward needs, in one sentence."""
     reward, needed = graph.rewards[name], graph.certain(name)
     if not reward.decided:
         return f"{name} is undecided: {undecided_sentence(reward)}"
@@ -159,7 +159,7 @@ def needs_sentence(graph: CausalGraph, name: str) -> str:
 
 
 def undecided_sentence(reward: RewardGraph) -> str:
-    """For a reward without a verdict on any variable: that nothing was found is no finding."""
+    """For a reward without a verdict on any variable: in that case, finding nothing is not a result."""
     reasons = Counter(str(reason) for reason in reward.reason if reason)
     why = "; ".join(reason for reason, _ in reasons.most_common(DOUBTS)) or "no reason is recorded"
     return f"none of the {len(reward.verdict)} variables could be tied to it or ruled out: {why}"
@@ -173,10 +173,11 @@ def nothing_sentence(reward: RewardGraph) -> str:
 
 
 def doubt_sentence(graph: CausalGraph, name: str) -> str:
-    """What cannot be ruled out for a reward, and why: variables that the same undecided link lets in stand together."""
+    """The variables that cannot be ruled out for a reward, and why; variables let in by the same undecided link are
+    grouped."""
     groups: dict[str, list[str]] = {}
     for variable, links in explain(graph, name).undecided_links.items():
-        groups.setdefault(links[-1], []).append(variable)  # the one nearest to the reward
+        groups.setdefault(links[-1], []).append(variable)  # the link nearest to the reward
     shown = [f"{compact(names)} ({link})" for link, names in list(groups.items())[:DOUBTS]]
     rest = [name for names in list(groups.values())[DOUBTS:] for name in names]
     shown += [f"and {len(rest)} more"] if rest else []
@@ -184,8 +185,7 @@ def doubt_sentence(graph: CausalGraph, name: str) -> str:
 
 
 def against_truth(graph: CausalGraph, data: Transitions, reward: str) -> str | None:
-    """How the state found for a reward differs from the one the true graph gives; None if that is not
-    known."""
+    """How the state found for a reward differs from that of the true graph; None if that is not known."""
     if data.truth is None or reward not in data.truth_rewards:
         return None
     true = cbm_abstraction(data.truth, data.truth_rewards[reward])
@@ -208,5 +208,5 @@ def score_of(graph: CausalGraph, data: Transitions) -> Score | None:
 
 
 def unsettled(graph: CausalGraph) -> int:
-    """Cells whose models or tests were cut short, those of the rewards included."""
+    """Number of cells whose models or tests were cut short, including those of the rewards."""
     return int((~graph.settled).sum()) + sum(int((~reward.settled).sum()) for reward in graph.rewards.values())

@@ -1,4 +1,4 @@
-"""`cbm sweep`: any command over seeds, options and data, as jobs that go on where they were stopped."""
+"""`cbm sweep`: a command over seeds, options and data, as jobs that can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ from cbm.sweep.table import Row, columns_of, interesting, rows_of, write_csv
 from cbm.sweep.tree import to_arrays
 
 OUTPUT = {"learn": "", "discover": "", "collect": "data.npz"}
-"""The commands, and the file that each writes; none where it writes a run directory."""
+"""The commands, and the file that each writes; empty if it writes a run directory."""
 SHOWN = 6
-"""So many numbers are in the printed table; all are in the file."""
+"""Numbers in the printed table, at most; table.csv has all of them."""
 LOST_NODES = 5
-"""So often a job may lose its node: that is not its fault."""
+"""How often a job may lose its node before it fails: losing one is not the job's fault."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Run a command over seeds and options. Write several values with commas, and get all combinations.
+    """Run a command over seeds and options. Give several values separated by commas to get all combinations.
 
     Example: cbm sweep learn contact --task pick --method cbm,oracle,full --seeds 0-4 --out runs/methods
 
-    All options that are not listed here go to the command. The same sweep again runs only what is missing or failed.
-    The directory gets runs/, one for each combination, table.csv, times.csv and the logs of failed runs;
-    `cbm report DIR` makes one page of it.
+    All options that are not listed here are passed to the command. Repeating the sweep runs only what is missing or
+    failed. The directory gets runs/ with one run for each combination, table.csv, times.csv and the logs of failed
+    runs; `cbm report DIR` makes one page of it.
     """
 
     command: Positional[str]
     """learn, discover or collect, followed by its own arguments."""
     out: Path
-    """Directory of the sweep, made if it does not exist."""
+    """Directory of the sweep, created if it does not exist."""
     seeds: str = "0"
     """Seeds, such as 0-4 or 0,2,5-7."""
     on: str = "local"
-    """Where the runs are made. local: processes of this machine. ray: Ray on this machine, or the cluster that
-    RAY_ADDRESS names. ray:HOST:PORT: that cluster. The results are the same."""
+    """Where the runs are executed. local: processes on this machine. ray: Ray on this machine, or the cluster named by
+    RAY_ADDRESS. ray:HOST:PORT: that cluster. The results are the same."""
     workers: MaybeInt = None
-    """Runs at the same time, one thread each. Left out: one for each core."""
+    """Number of runs at the same time, one thread each. Default: one per core."""
     retries: int = 1
-    """So often a run that failed is tried again before the sweep gives it up."""
+    """How often a failed run is tried again."""
     memory: MaybeFloat = None
-    """Gigabytes that one run may use. Left out: no limit."""
+    """Gigabytes that one run may use. Default: no limit."""
     json: Flag = False
     """Print the result as one JSON object."""
     quiet: Flag = False
-    """No progress, only the result."""
+    """Show no progress, only the result."""
 
 
 def main(arguments: list[str]) -> None:
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> None:
 
 @contextmanager
 def _owned(out: Path, command: str) -> Iterator[Lock]:
-    """The directory, made if need be, as this sweep's alone."""
+    """The directory, created if need be, locked for this sweep."""
     made, lock = make_directories(out), Lock(out, command)
     lock.take()
     try:
@@ -104,7 +104,7 @@ def _owned(out: Path, command: str) -> Iterator[Lock]:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The sweep's own options with the command, and the words that go to the command."""
+    """The sweep's own options with the name of the command, and the words that are passed to the command."""
     flags = {f"--{field.name}": field.type == "Flag" for field in fields(Options) if field.name != "command"}
     own: list[str] = []
     words: list[str] = []
@@ -125,7 +125,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _check_cells(command: str, cells: list[Cell]) -> list[str]:
-    """Refuse what a command would refuse at once; returns the options that every call gets."""
+    """Refuse what a command would refuse at once; returns the options that are added to every call."""
     module = importlib.import_module(f"cbm.cli.{command}")
     known = {field.name for field in fields(module.Options)}
     always = ["--json", "--quiet", *(["--workers", "1"] if "workers" in known else [])]
@@ -139,7 +139,7 @@ def _check_cells(command: str, cells: list[Cell]) -> list[str]:
 
 
 def _begin(out: Path, command: str, words: list[str], seeds: str) -> None:
-    """A directory belongs to one command; more seeds or values may be added to it."""
+    """Check that the directory belongs to the same command; more seeds or values may be added to it later."""
     file = out / "config.json"
     if file.is_file():
         config = read_json(file)
@@ -215,7 +215,7 @@ def _tell(options: Options, cells: list[Cell], rows: list[Row], failures: list[F
 
 
 def _reason(failure: Failure) -> str:
-    """The last line that says something, of the error or of what its command printed."""
+    """The last meaningful line of the error, or of what the command printed."""
     lines = [line for line in str(failure.error).strip().splitlines() if line.strip()]
     errors = [line for line in lines if "Error: " in line]
     return (errors or lines or ["no reason is known"])[-1].strip()

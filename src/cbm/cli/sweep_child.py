@@ -1,4 +1,4 @@
-"""`python -m cbm.cli.sweep_child LIMIT COMMAND ...`: one command of `cbm` that ends with whoever started it."""
+"""`python -m cbm.cli.sweep_child LIMIT COMMAND ...`: one `cbm` command that ends when its parent process ends."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def main() -> int:
         _limit_memory(int(limit))
     from cbm.cli.main import main as command
 
-    os.environ["CBM_DEBUG"] = "1"  # what goes wrong here is read in a log: show where
+    os.environ["CBM_DEBUG"] = "1"  # errors are read in a log, so show the traceback
     return command(arguments)
 
 
 def _end_with(requests: int) -> None:
-    """The pipe closes when the parent closes it or dies, however it dies."""
+    """Exit when the pipe closes: when the parent closes it or dies in any way."""
     os.read(requests, 1)
     os._exit(1)
 
@@ -30,7 +30,7 @@ def _end_with(requests: int) -> None:
 def _limit_memory(limit: int) -> None:
     try:
         import resource
-    except ImportError:  # no such limits on this system
+    except ImportError:  # this system has no such limits
         return
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 

@@ -1,4 +1,4 @@
-"""Many variable names in little space."""
+"""Compact lists of many variable names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cbm.data.factors import Factors
 
 
 def by_group(factors: Factors) -> list[list[str]]:
-    """Names by group; variables without a group stand alone."""
+    """Names by group; a variable without a group is a group of its own."""
     names = factors.names
     rows: list[list[str]] = []
     for group, members in factors.groups().items():

@@ -1,4 +1,4 @@
-"""`cbm verify`: the graph of a world found by intervention, beside the one it declares."""
+"""`cbm verify`: the graph of a world found by intervention, compared with the one that it declares."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cbm.envs.world import World
 
 MOST_ROWS = 30
-"""Differences that are listed on the screen; --out has them all."""
+"""Differences listed on the screen, at most; --out has all of them."""
 UNIT = "standard deviations of the effect variable's change in one step"
 
 
@@ -35,10 +35,10 @@ class Options:
 
     Example: cbm verify contact
 
-    In states along the world's policies, each variable in turn is given another value, near those that data
-    contains; the changed and the unchanged state are stepped with the same action and the same random numbers.
-    What then differs is an effect. Prints how often and how strongly the edges act, and the differences from
-    the graph that the world declares.
+    In states visited by the world's policies, each variable in turn is set to another value, close to values in the
+    data; the changed and the unchanged state are stepped with the same action and the same random numbers. Any
+    difference afterwards is an effect. The command prints how often and how strongly the edges act, and the differences
+    from the graph that the world declares.
     """
 
     env: Positional[str]
@@ -46,32 +46,33 @@ class Options:
     states: int = 2000
     """Number of states in which every variable is changed."""
     policy: Annotated[tuple[str, ...], UseAppendAction, arg(help_behavior_hint="")] = ()
-    """Who leads to these states; may be repeated. Left out: all policies of the world."""
+    """Policy that leads to these states; may be repeated. Default: all policies of the world."""
     seed: int = 0
     """Seed of everything random."""
     backend: MaybeText = None
-    """What simulates the world, where there is a choice. Left out: its first one."""
+    """Simulator of the world, if there is a choice. Default: the first one."""
     distractors: MaybeInt = None
-    """So many that the action moves, and as many that it does not. Left out: as the world says."""
+    """Number of distractors of each kind: this many driven by the action, and as many independent of it. Default: set
+    by the world."""
     option: Pairs = ()
     """Any other option of the world; may be repeated."""
     truth: str = "physical"
-    """The declared graph to compare with, where a world has several."""
+    """The declared graph to compare with, if a world has several."""
     tolerance: float = 0.01
-    """An edge acts in a state when the effect is more than so many standard deviations of the variable's change
-    in one step, and ten times more than numerical noise."""
+    """An edge acts in a state if its effect exceeds this many standard deviations of the variable's change in one step,
+    and ten times the numerical noise."""
     min_share: float = 0.001
-    """An edge is found when it acts in more than this share of the visited states, ..."""
+    """An edge is found if it acts in more than this share of the visited states ..."""
     min_states: int = 2
-    """... and in at least so many of those that were tried."""
+    """... and in at least this many of the states tried."""
     out: MaybePath = None
     """File for every possible edge with its share and strength: .csv or .json."""
     strict: Flag = False
-    """Exit with code 1 when the graphs differ."""
+    """Exit with code 1 if the graphs differ."""
     json: Flag = False
     """Print the result as JSON."""
     quiet: Flag = False
-    """No progress, only the result."""
+    """Show no progress, only the result."""
 
 
 def main(arguments: list[str]) -> None:
@@ -164,7 +165,7 @@ def _untested(world: World, result: Verification) -> dict[str, list[str]]:
 
 
 def _between_groups(world: World, result: Verification) -> list[tuple[str, ...]]:
-    """One row for each pair of objects between which there is an edge, found or declared."""
+    """One row for each pair of objects with an edge between them, found or declared."""
     groups = world.factors.groups()
     rows: list[tuple[str, ...]] = []
     for effect, members in groups.items():
@@ -258,7 +259,7 @@ def _cell(result: Verification, i: int, j: int) -> dict[str, Any]:
 
 
 def _write(path: Path, result: Verification, summary: dict[str, Any]) -> None:
-    """Every cell: cause by cause in each effect's row, as the graph is stored."""
+    """Write every cell: row by row of effects, and in each row cause by cause, as the graph is stored."""
     from cbm.runs.files import atomic_write_text, csv_text
 
     cells = [_cell(result, i, j) for i, j in np.ndindex(result.found.shape)]

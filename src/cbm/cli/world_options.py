@@ -1,4 +1,4 @@
-"""The world that a command was asked for: its name, its backend, and its other options as text."""
+"""The world requested by a command: its name, its backend, and its other options as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def recipe(
     name: str, backend: str | None, distractors: int | None, options: tuple[str, ...], **more: Any
 ) -> Callable[[], World]:
-    """Makes the world each time it is called; what is wrong shows at the first call."""
+    """A function that makes the world at each call; errors in the options appear at the first call."""
     from cbm.envs.registry import make_world
 
     return partial(make_world, name, **options_of(backend, distractors, options, **more))
@@ -26,7 +26,7 @@ def recipe(
 def options_of(
     backend: str | None, distractors: int | None, options: tuple[str, ...], **more: Any
 ) -> dict[str, Any]:  # fmt: skip
-    """Options of a world by name, however they were given."""
+    """Options of a world by name, from all the ways to give them."""
     given = {"backend": backend, "distractors": distractors, **more}
     chosen = {key: value for key, value in given.items() if value is not None}
     for key, value in read_pairs("--option", options).items():
