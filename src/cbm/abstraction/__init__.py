@@ -1,4 +1,4 @@
-"""From a causal graph, or without one, to the state variables a policy needs: one file for each method.
+"""From a causal graph, or without one, to the state variables that a policy needs: one file for each method.
 
-`method` has the protocol and the table of methods. Nothing is imported here, so that the wrapper needs no torch.
+`method` has the protocol, `table` the list of methods. Nothing is imported here, so that the wrapper needs no torch.
 """

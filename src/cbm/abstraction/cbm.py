@@ -21,7 +21,7 @@ from cbm.graph.rules import cbm_abstraction
 
 
 class LearnedRewards:
-    """Parents from a reward model that is learned beside the policy."""
+    """Parents from a reward model that is learned alongside the policy."""
 
     name = "cbm"
 
@@ -42,7 +42,7 @@ class LearnedRewards:
         return numbers | {"parents": float(parents.sum())} | ({} if parents.any() else {"empty": 1.0})
 
     def mask(self) -> np.ndarray:
-        """Everything before there is evidence, and where no parent was found."""
+        """Everything until there is evidence, and if no parent was found."""
         graph, parents = self.dynamics.graph(), self.hysteresis.chosen
         if parents is None:
             return np.ones(len(graph), bool)
@@ -75,4 +75,4 @@ def make(setup: Setup) -> Method:
     if setup.task not in known:
         has = f"it has {', '.join(known)}" if known else "it has none"
         raise DataError(f"the dynamics run has no reward {setup.task!r}: {has}; `--rewards learned` learns it here")
-    return GraphRule("cbm", dynamics, setup.task)  # causes from the run that the dynamics were found in
+    return GraphRule("cbm", dynamics, setup.task)  # causes of the reward from the dynamics run

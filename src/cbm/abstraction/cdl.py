@@ -1,4 +1,5 @@
-"""CDL's abstraction (Wang et al., 2022): what the action reaches, and what influences that; the same for all tasks."""
+"""CDL's abstraction (Wang et al., 2022): what the action can influence, and what influences that; the same for all
+tasks."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Denoised MDP on factored states (Wang et al. 2022): what is controllable and matters, apart from what is not.
+"""Denoised MDP on factored states (Wang et al. 2022): separates what is controllable and relevant from the rest.
 
 x is controllable and relevant to the reward, y relevant and not controllable, z the rest:
 
     p(x' | x, a)    p(y' | y)    p(z' | z, x, y, a)    r = r_x(x') + r_y(y')
 
-Kept is x alone, as the original policy sees x alone. `z_inputs="own"` with `selector="detached"` is the adaptation in
-the authors' code, where z sees z only.
+Only x is kept, as the original policy sees only x. `z_inputs="own"` with `selector="detached"` is the variant in the
+authors' code, where z sees only z.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ VIEWS = {
     "own": Views(sees=((X,), (Y,), (Z,)), acts=(True, False, False)),
 }
 START = (0.5, 0.25, 0.25)
-"""Since z may see everything, every variable is at once predicted best in z. With half of them in x, what the reward
-needs is still there when its other causes are looked for."""
+"""Since z may see everything, every variable is at first predicted best in z. With half of the variables in x, those
+that the reward needs are still there when its other causes are searched for."""
 
 
 class Denoised(PartitionMethod):
@@ -40,7 +40,7 @@ class Denoised(PartitionMethod):
         super().__init__(factors, task, seed, settings, VIEWS[settings.z_inputs], START, on, off)
 
     def reward_terms(self, fitted: Fitted, pool: Pool, index: Tensor, members: Tensor) -> dict[str, Tensor]:
-        """L1 of r_x + r_y."""
+        """L1 error of r_x + r_y."""
         features, context = fitted.dataset.encoder(pool.after[index]), pool.context[index]
         parts = [fitted.heads[c](features, context, members[..., c]) for c in (X, Y)]
         return {"reward": (parts[0] + parts[1] - pool.reward[index]).abs().mean()}

@@ -1,4 +1,4 @@
-"""The causal graph of the dynamics that all tasks share: found before (frozen), or learned beside the policies."""
+"""The causal graph of the dynamics that all tasks share: found before (frozen), or learned alongside the policies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FrozenDynamics:
     ) -> FrozenDynamics:
         """From a run directory or a graph.json, whose variables must be those of the world.
 
-        Effects of one variable on another of fewer than `weakest` nats are left out.
+        Effects between variables of fewer than `weakest` nats are removed.
         """
         graph = CausalGraph.load(run)
         try:
@@ -61,7 +61,7 @@ class FrozenDynamics:
 
 
 class JointDynamics:
-    """A graph learned from scratch on what the policies do (Algorithm 1, lines 7 and 8)."""
+    """A graph learned from scratch on the policies' own data (Algorithm 1, lines 7 and 8)."""
 
     frozen = False
 
@@ -76,7 +76,7 @@ class JointDynamics:
         last_action: bool = False,
         device: str = "cpu",
     ):
-        """`last_action`: models see it beside the action, so that what only repeats it is no cause."""
+        """`last_action`: models also see the previous action, so that a variable that merely repeats it is no cause."""
         self.last_action = last_action
         self.weakest = np.where(np.eye(len(factors), len(factors) + 1, dtype=bool), 0.0, weakest)
         self.online = OnlineDiscovery(None, settings or joint_settings(), seed, factors=factors, device=device)
@@ -110,14 +110,14 @@ class JointDynamics:
 
 
 def joint_settings(model: ModelName = "implicit") -> Settings:
-    """A smaller model than offline discovery's, measured on fewer rows, but again and again.
+    """A smaller model than in offline discovery, measured on fewer rows, but repeatedly.
 
-    Causes may be far weaker than a target's strongest: a policy misses one more than it minds one too many.
+    Causes may be far weaker than a target's strongest one: for a policy, a missing cause is worse than one too many.
     """
     smaller = replace(preset("fast", model), width=256, knots=33, evaluation_rows=3000)
     return unfinished(replace(smaller, strongest_share=0.005))
 
 
 def everything_if_empty(mask: np.ndarray) -> np.ndarray:
-    """A policy that sees nothing cannot learn; without a parent found, no variable is excluded."""
+    """All variables if the mask is empty: a policy that sees nothing cannot learn."""
     return mask if mask.any() else np.ones_like(mask)

@@ -12,7 +12,7 @@ from cbm.graph import CausalGraph
 
 
 class Fixed:
-    """A mask that is known beforehand."""
+    """A mask that is known in advance."""
 
     def __init__(self, name: str, mask: np.ndarray, graph: CausalGraph | None = None):
         self.name, self._mask, self._graph = name, mask, graph

@@ -1,4 +1,4 @@
-"""An abstraction that follows from the shared dynamics by a rule; the method itself has nothing to learn."""
+"""An abstraction computed from the shared dynamics by a rule; the method itself learns nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from cbm.graph.rules import Rule
 
 
 class GraphRule:
-    """What `rule` keeps for a task of the graph; CDL's keeps the same for all, and asks for none."""
+    """The variables that `rule` keeps for a task of the graph; CDL's rule keeps the same for all tasks and needs
+    none."""
 
     def __init__(self, rule: Rule, dynamics: Dynamics, task: str | None = None):
         self.name: str = rule
@@ -36,4 +37,4 @@ class GraphRule:
         pass
 
     def _found(self) -> np.ndarray:
-        return self.graph().guessed_mask(self.task, self.rule)  # of a run: with what cannot be ruled out
+        return self.graph().guessed_mask(self.task, self.rule)  # includes what a run could not rule out

@@ -1,4 +1,4 @@
-"""Two thresholds against flicker: a dependency is taken up above one, and given up only below a lower one."""
+"""Hysteresis with two thresholds: a dependency is accepted above one, and dropped only below a lower one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Hysteresis:
-    """Decisions that remember what they were."""
+    """Decisions that depend on the previous decisions."""
 
     def __init__(self, on: float = 1.0, off: float = 0.6):
         self.on, self.off = on, off
@@ -18,10 +18,10 @@ class Hysteresis:
         """Booleans; None until there is evidence."""
 
     def move(self, evidence: np.ndarray, thresholds: np.ndarray, doubt: np.ndarray | None = None) -> np.ndarray:
-        """On above `on` thresholds, off below `off`, as before in between; the first time `on` alone decides.
+        """On above `on` thresholds, off below `off`, unchanged in between; the first time `on` alone decides.
 
-        With a margin of `doubt`, on only what lies above by it and off only what lies below by it; what is in doubt the
-        first time is on.
+        With a margin `doubt`, evidence must be above by the margin to switch on, and below by it to switch off; cells
+        in doubt at the first decision are on.
         """
         margin = 0.0 if doubt is None else doubt
         if self.chosen is None:
@@ -32,7 +32,7 @@ class Hysteresis:
         return self.chosen
 
     def verdict(self, verdict: np.ndarray) -> np.ndarray:
-        """Where what was chosen differs from the verdict of the moment, nothing is decided."""
+        """The current verdicts, undecided where they contradict what was chosen."""
         if self.chosen is None:
             return np.full(verdict.shape, "undecided")
         moment = np.where(self.chosen, verdict != "none", verdict != "edge")

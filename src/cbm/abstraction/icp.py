@@ -1,8 +1,8 @@
 """Invariant causal prediction for block MDPs (Zhang et al. 2020, Algorithm 1) on factored states.
 
-The causes of the reward, then the causes of each variable found, until nothing new appears: a model-irrelevance
+The causes of the reward, then the causes of each variable found, until no new ones appear: a model-irrelevance
 abstraction, provided that the data come from two or more environments, that these intervene on enough variables, and
-that the regression fits. Nothing is learned by gradients, so `updates` of `learn` is not used.
+that the regression fits. Nothing is learned by gradient descent, so `learn` ignores `updates`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from cbm.errors import DataError
 from cbm.graph import CausalGraph
 
 Environments = Callable[[Transitions], np.ndarray]
-"""The environment of each row, (T,) labels."""
+"""Environment labels (T,) of all rows."""
 
 
 def consecutive_blocks(count: int) -> Environments:
-    """Episodes in their order, cut into `count` parts: in a run of learning, early behaviour and late."""
+    """Episodes in order, divided into `count` parts: in a learning run, early and late behaviour."""
 
     def labels(data: Transitions) -> np.ndarray:
         names, rank = np.unique(data.episode, return_inverse=True)
@@ -37,7 +37,7 @@ def consecutive_blocks(count: int) -> Environments:
 
 
 def by_context(name: str) -> Environments:
-    """Rows with the same value of a context are one environment."""
+    """Rows with the same value of a context form one environment."""
 
     def labels(data: Transitions) -> np.ndarray:
         if name not in data.context:
@@ -48,7 +48,7 @@ def by_context(name: str) -> Environments:
 
 
 class Icp:
-    """Parents of the reward and, recursively, of what was found."""
+    """Parents of the reward and, recursively, of the variables found."""
 
     name = "icp"
 
@@ -56,7 +56,7 @@ class Icp:
         self, factors: Factors, task: str, seed: int = 0, settings: IcpSettings | None = None,
         environments: Environments | None = None,
     ):  # fmt: skip
-        """`environments`: in place of those that the settings say."""
+        """`environments` replaces those of the settings."""
         self.factors, self.task, self.seed = factors, task, seed
         self.settings = settings or IcpSettings()
         self.environments = environments or consecutive_blocks(self.settings.environments)
@@ -64,7 +64,7 @@ class Icp:
         self.calls = 0
 
     def learn(self, experience: Experience, updates: int) -> dict[str, float]:
-        """One search on at most `rows` rows; "empty" says that nothing was found, and that the mask is full."""
+        """One search on at most `rows` rows; "empty" means that nothing was found and the mask is full."""
         data = experience.transitions(False)
         if self.task not in data.rewards:
             raise DataError(f"the experience has no reward {self.task!r}")
@@ -110,7 +110,7 @@ class Icp:
         return invariant_parents(inputs, _scaled(target), level, settings.candidates, settings.regression, self.seed)
 
     def mask(self) -> np.ndarray:
-        """What was found; everything where that is nothing."""
+        """The variables found; everything if there are none."""
         return self.found.copy() if self.found.any() else np.ones_like(self.found)
 
     def graph(self) -> CausalGraph | None:
@@ -124,14 +124,14 @@ class Icp:
 
 
 def _outcome(data: Transitions, variable: int) -> np.ndarray:
-    """A variable after the step; an angle by its change, which has no jump."""
+    """A variable after the step; for an angle its change, which does not jump."""
     if data.factors.kinds[variable] == "angle":
         return change(data.obs[:, variable], data.next_obs[:, variable], "angle")
     return data.next_obs[:, variable]
 
 
 def _scaled(columns: np.ndarray) -> np.ndarray:
-    """Mean 0 and deviation 1; what never changes becomes 0."""
+    """Mean 0 and deviation 1; columns that never change become 0."""
     std, size = columns.std(0), np.abs(columns).max(0, initial=0)
     return np.asarray((columns - columns.mean(0)) / np.where(std > 1e-9 * size, std, np.inf))
 

@@ -1,9 +1,9 @@
-"""Invariant causal prediction (Peters et al. 2016): which inputs of a target are its causes, from several environments.
+"""Invariant causal prediction (Peters et al. 2016): finds the causes of a target from data of several environments.
 
-Given a target's parents, its conditional is the same in every environment that does not intervene on the target
-itself. So each set of inputs is tested: regress the target on it over all environments together, and see whether the
-residuals have one mean and one variance everywhere. What all sets that pass have in common are causes, at the level of
-the test. Only numpy and scipy are used.
+Given a target's parents, its conditional distribution is the same in every environment that does not intervene on the
+target itself. So each set of inputs is tested: the target is regressed on it over all environments together, and the
+residuals must have the same mean and variance in all of them. The intersection of all accepted sets contains only
+causes, at the level of the test. Only numpy and scipy are used.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from scipy import special
 from cbm.abstraction.table import Regression
 
 FEATURES = 80  # random features of the nonlinear regression
-RIDGE = 1e-6  # relative; keeps the solution defined when inputs repeat each other
-EXACT = 1e-9  # a set that explains all but this share of the variance passes: nothing is left that could vary
+RIDGE = 1e-6  # relative; keeps the solution unique if inputs repeat each other
+EXACT = 1e-9  # a set is accepted if it leaves less than this share of the variance unexplained
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a target may depend on, row by row."""
+    """The possible causes of a target, row by row."""
 
     columns: np.ndarray
-    """(n, C) of the candidates, in comparable units."""
+    """(n, C) columns of the candidates, in comparable units."""
     owner: np.ndarray
-    """(C,) the candidate each column belongs to, 0 … k-1."""
+    """(C,) the candidate that each column belongs to, 0 … k-1."""
     always: np.ndarray
     """(n, a) columns that every regression includes."""
     environment: np.ndarray
-    """(n,) labels."""
+    """(n,) environment labels."""
 
     @property
     def candidates(self) -> int:
@@ -44,27 +44,27 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the sets that passed have in common."""
+    """The intersection of the accepted sets."""
 
     parents: np.ndarray
-    """(k,) booleans; none where nothing passed, or where the empty set did."""
+    """(k,) booleans; none if no set was accepted, or the empty one was."""
     accepted: int
-    """Sets that passed; those that could not change the answer are not tested."""
+    """Number of accepted sets; sets that could not change the answer are not tested."""
     tested: int
 
 
 def invariant_parents(
     inputs: Inputs, target: np.ndarray, level: float, most: int, regression: Regression = "linear", seed: int = 0
 ) -> Verdict:
-    """Causes of `target` among the candidates, of which the `most` that explain it best, at most, are searched."""
+    """Causes of `target` among the candidates; the search covers the `most` candidates that explain it best."""
     model = Model(inputs, None if regression == "linear" else np.random.default_rng([seed, 31]))
     return search(model, target, preselect(model, target, most), level)
 
 
 def search(model: Model, target: np.ndarray, chosen: list[int], level: float) -> Verdict:
-    """The intersection of all subsets of `chosen` that pass, small ones first.
+    """The intersection of all accepted subsets of `chosen`, tested in order of size.
 
-    Once some sets have passed, a set that contains all that they have in common cannot change it: it is skipped.
+    A set that contains the intersection so far cannot change it and is skipped.
     """
     common: frozenset[int] | None = None
     accepted = tested = 0
@@ -82,11 +82,12 @@ def search(model: Model, target: np.ndarray, chosen: list[int], level: float) ->
 
 
 def passes(residual: np.ndarray, target: np.ndarray, environment: np.ndarray, level: float) -> bool:
-    """Whether residuals have the same mean and variance in each environment as in the others, by Bonferroni."""
+    """Whether residuals have the same mean and variance in each environment as in the others, with Bonferroni
+    correction."""
     if residual.var() <= EXACT * target.var():
         return True
     names = np.unique(environment)
-    sides = names if len(names) > 2 else names[:1]  # with two, each is the other's complement
+    sides = names if len(names) > 2 else names[:1]  # of two environments, each is the other's complement
     for name in sides:
         parts = residual[environment == name], residual[environment != name]
         mean = welch(*parts)
@@ -97,9 +98,9 @@ def passes(residual: np.ndarray, target: np.ndarray, environment: np.ndarray, le
 
 
 def preselect(model: Model, target: np.ndarray, most: int) -> list[int]:
-    """Each time the candidate that explains most of what is left, until none helps (BIC) or there are `most`.
+    """Repeatedly adds the candidate that explains most of the residual, until none helps (BIC) or there are `most`.
 
-    What is left out has to be no parent for the search to be right: the usual price of many variables.
+    The search is correct only if the candidates left out are no parents: the usual price of many variables.
     """
     n, chosen = len(target), list[int]()
     left = model.residual(target, [], additive=True)
@@ -115,7 +116,8 @@ def preselect(model: Model, target: np.ndarray, most: int) -> list[int]:
 
 
 class Model:
-    """Least squares on any set of candidates: linear, or (given random numbers) with rectified features of the set."""
+    """Least squares on any set of candidates: linear or, given a random generator, with random rectified features of
+    the set."""
 
     def __init__(self, inputs: Inputs, rng: np.random.Generator | None = None):
         self.inputs, self.rng = inputs, rng
@@ -128,7 +130,7 @@ class Model:
             self.offset = rng.normal(size=FEATURES)
 
     def residual(self, target: np.ndarray, subset: list[int], additive: bool = False) -> np.ndarray:
-        """What the set does not explain; `additive` leaves interactions out."""
+        """The part of the target that the set does not explain; `additive` leaves out interactions."""
         if additive or not subset:
             return _solve([self.base, *(self.pieces[j] for j in subset)], target)
         columns = self.inputs.of(subset)
@@ -138,12 +140,12 @@ class Model:
         return _solve([self.base, columns, np.maximum(columns @ own + self.offset, 0)], target)
 
     def alone(self, left: np.ndarray, candidate: int) -> np.ndarray:
-        """What a candidate by itself does not explain of a residual."""
+        """The part of a residual that a single candidate does not explain."""
         return _solve([self.base[:, :1], self.pieces[candidate]], left)
 
 
 def _solve(blocks: list[np.ndarray], target: np.ndarray) -> np.ndarray:
-    """Residual of a regression with a tiny penalty, relative to each column's size."""
+    """Residual of a regression with a tiny ridge penalty, relative to each column's size."""
     design = np.concatenate(blocks, 1)
     gram = design.T @ design
     gram[np.diag_indices_from(gram)] = gram.diagonal() * (1 + RIDGE) + 1e-12
@@ -151,7 +153,7 @@ def _solve(blocks: list[np.ndarray], target: np.ndarray) -> np.ndarray:
 
 
 def _hinges(block: np.ndarray) -> np.ndarray:
-    """Columns as piecewise-linear functions between their quantiles."""
+    """Columns as piecewise-linear functions with knots at their quantiles."""
     knots = [np.unique(np.quantile(column, (0.2, 0.4, 0.6, 0.8))) for column in block.T]
     bent = [np.maximum(column[:, None] - knot, 0) for column, knot in zip(block.T, knots, strict=True)]
     return np.concatenate([block, *bent], 1)

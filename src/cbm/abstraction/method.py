@@ -1,7 +1,7 @@
-"""What every method of choosing a policy's variables can do; `table.py` lists the methods.
+"""The interface of every method that chooses a policy's variables; `table.py` lists the methods.
 
-A method looks at the experience now and then, and has at any time a mask over the d state variables. Its module is
-imported when the method is made: each has a function `make(setup) -> Method`. No torch is imported here.
+A method is updated with the experience from time to time, and always has a mask over the d state variables. Its module
+is imported when the method is made: each has a function `make(setup) -> Method`. Torch is not imported here.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Rewards = Literal["run", "learned"]
-"""Where a reward's parents come from: the run that the dynamics come from, or a model learned beside the policy."""
+"""Source of a reward's parents: the run that the dynamics come from, or a model learned alongside the policy."""
 
 
 class Experience(Protocol):
-    """What a method may learn from; it grows between two looks at it."""
+    """The data that a method may learn from; it grows between two updates."""
 
     def transitions(self, held_out: bool) -> Transitions:
-        """All rows so far, in the order in which they came, with rewards of all tasks and the context: those of
-        episodes to learn from, or of episodes to measure on."""
+        """All rows so far, in the order in which they were added, with the rewards of all tasks and the context: those
+        of the training episodes, or of the held-out ones."""
         ...
 
 
@@ -40,18 +40,18 @@ class Dynamics(Protocol):
     """The causal graph of the dynamics; one object serves all tasks."""
 
     frozen: bool
-    """Whether `learn` does nothing: the graph was found before."""
+    """Whether the graph was found before, so that `learn` does nothing."""
 
     def graph(self) -> CausalGraph:
-        """As it stands; before there is evidence no edge is excluded."""
+        """The current graph; before there is evidence no edge is excluded."""
         ...
 
     def learn(self, experience: Experience, updates: int) -> dict[str, float]:
-        """Some gradient updates and one evaluation of the dependencies; numbers for the log."""
+        """Some gradient steps and one measurement of the dependencies; returns metrics."""
         ...
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that changes: after `restore` of it, learning goes on with equal numbers."""
+        """Everything that changes; after `restore`, learning continues with the same numbers."""
         ...
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None: ...
@@ -63,22 +63,22 @@ class Method(Protocol):
     name: str
 
     def learn(self, experience: Experience, updates: int) -> dict[str, float]:
-        """Some gradient updates and one evaluation; numbers for the log, {} where there is nothing to learn.
+        """Some gradient steps and one evaluation; returns metrics, {} if there is nothing to learn.
 
-        Shared dynamics are not touched: whoever owns them calls their `learn` first, once for all tasks.
+        Does not update shared dynamics: their owner calls their `learn` first, once for all tasks.
         """
         ...
 
     def mask(self) -> np.ndarray:
-        """(d,) booleans, the abstraction as it now stands; everything while there is no evidence."""
+        """(d,) booleans, the current abstraction; everything while there is no evidence."""
         ...
 
     def graph(self) -> CausalGraph | None:
-        """The graph that the mask was read from, with this task's reward, for methods that have one."""
+        """The graph behind the mask, with this task's reward, for methods that have one."""
         ...
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that changes: after `restore` of it, learning goes on with equal numbers."""
+        """Everything that changes; after `restore`, learning continues with the same numbers."""
         ...
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None: ...
@@ -86,7 +86,7 @@ class Method(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What a method is told when it is made."""
+    """Everything that a method needs when it is made."""
 
     factors: Factors
     task: str
@@ -94,18 +94,18 @@ class Setup:
     dynamics: Dynamics | None = None
     rewards: Rewards = "learned"
     on: float = 1.0
-    """A dependency is taken up when its evidence exceeds this many thresholds …"""
+    """A dependency is accepted when its evidence exceeds this multiple of the threshold ..."""
     off: float = 0.6
-    """… and given up when it falls below this many."""
+    """... and dropped when it falls below this multiple."""
     seed: int = 0
     truth: np.ndarray | None = None
     """(d, d+1) the world's true graph; for the oracle only."""
     truth_reward: np.ndarray | None = None
     """(d,) the true parents of the task's reward; for the oracle only."""
     options: Options | None = None
-    """The record of the method's own options, as the table says; None for methods that have none."""
+    """The record of the method's own options, according to the table; None for a method without options."""
     device: str = "cpu"
-    """Where networks compute that are learned beside the policy."""
+    """Device of the networks that are learned alongside the policy."""
 
     def known_dynamics(self, method: str) -> Dynamics:
         if self.dynamics is None:
@@ -115,7 +115,7 @@ class Setup:
 
 
 def make_method(name: str, setup: Setup, options: Mapping[str, Any] | None = None) -> Method:
-    """A method by its name, with its options by theirs; tasks share dynamics when they are given the same object."""
+    """A method by its name, with its options by theirs; tasks that are given the same dynamics object share it."""
     chosen = method_options(name, options or {})
     if setup.rewards not in get_args(Rewards):
         raise unknown_name("unknown source of rewards", setup.rewards, get_args(Rewards))

@@ -18,7 +18,7 @@ def make(setup: Setup) -> Fixed:
 
 
 def true_graph(names: tuple[str, ...], truth: np.ndarray, rewards: dict[str, np.ndarray]) -> CausalGraph:
-    """The world's own graph; it was not measured, so an edge has CMI 1 and no error."""
+    """The world's true graph as a CausalGraph; nothing was measured, so an edge has CMI 1 and no error."""
     edge, d = np.asarray(truth, bool), len(names)
     return CausalGraph(
         variables=names, adjacency=edge, cmi=edge.astype(float), stderr=np.zeros(edge.shape),

@@ -1,8 +1,9 @@
-"""Every variable in one of K classes: a distribution over partitions that gradients can move.
+"""Every variable in one of K classes: a distribution over partitions that can be learned by gradient descent.
 
-The logits (d, K) are all there is. A hard Gumbel-softmax sample (Jang et al. 2017) assigns each variable of each row
-of a batch to a class; gradients pass as if the sample were soft. The temperature only scales those gradients: which
-class is drawn does not depend on it. Who may see whom, and what is predicted, is up to TIA and Denoised MDP.
+The logits (d, K) are its only parameters. A hard Gumbel-softmax sample (Jang et al. 2017) assigns each variable to a
+class, separately in each row of a batch; gradients are those of the soft sample. The temperature only scales these
+gradients and does not influence which class is drawn. Which class sees which, and what is predicted, is defined by TIA
+and Denoised MDP.
 """
 
 from __future__ import annotations
@@ -36,6 +37,6 @@ class Partition:
         return np.asarray(self.logits.detach().softmax(-1).numpy())
 
     def lead(self) -> np.ndarray:
-        """(d,) probability of class 0 over that of the strongest other: 1 at a tie, which keeps the variable."""
+        """(d,) probability of class 0 relative to the most likely other class: 1 at a tie, which keeps the variable."""
         logits = self.logits.detach()
         return np.asarray((logits[:, 0] - logits[:, 1:].amax(1)).exp().numpy())

@@ -1,9 +1,9 @@
-"""Learns a partition of the variables beside the dynamics and the reward that it must explain.
+"""Learns a partition of the variables together with the dynamics and the reward that it must explain.
 
     L = sum_i sum_c m_i^c (-log p_i^c) + reward terms + size penalty
 
-with m the sampled partition. TIA and Denoised MDP differ in who sees whom and in the reward terms. Scales and knots are
-fitted to the experience, and again whenever there is twice as much of it; weights are carried over.
+where m is the sampled partition. TIA and Denoised MDP differ in which class sees which, and in the reward terms. Scales
+and knots are fitted to the experience, and refitted whenever it has doubled; weights are carried over.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from cbm.discovery.tensor_dataset import Rows, Scale, TensorDataset, dynamics_da
 from cbm.errors import DataError
 from cbm.graph import CausalGraph
 
-GROWTH = 2.0  # how many times more rows there must be for a new fit
-FIT_ROWS = 40_000  # rows that scales and knots are fitted to, at most
-CHUNK = 200  # updates whose rows are brought to the network's coordinates at once
-DECAY = 1e-3  # weight decay, times the learning rate
+GROWTH = 2.0  # factor by which the rows must have grown for a new fit
+FIT_ROWS = 40_000  # rows to which scales and knots are fitted, at most
+CHUNK = 200  # updates whose rows are encoded at once
+DECAY = 1e-3  # weight decay, multiplied by the learning rate
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Rows to draw batches from."""
+    """Rows from which batches are drawn."""
 
     rows: Rows
     after: Tensor
@@ -48,11 +48,11 @@ class Pool:
     reward: Tensor
     """(N,) in standard deviations."""
     kept_from_adversary: Tensor
-    """(N,) whether the row's episode is one that no adversary is trained on."""
+    """(N,) booleans: rows of episodes that no adversary is trained on."""
 
     @cached_property
     def for_adversary(self) -> Tensor:
-        """Indices of the rows that an adversary may be trained on."""
+        """Indices of the rows on which an adversary may be trained."""
         return (~self.kept_from_adversary).nonzero()[:, 0]
 
     @cached_property
@@ -63,7 +63,7 @@ class Pool:
 
 @dataclass
 class Fitted:
-    """What one fit made: coordinates, networks in training, and how many rows there were."""
+    """The result of one fit: coordinates, networks in training, and the number of rows."""
 
     dataset: TensorDataset
     reward_scale: Scale
@@ -79,7 +79,7 @@ class Fitted:
 
 
 class PartitionMethod:
-    """What TIA and Denoised MDP share; `views`, `start`, `reward_terms` and `penalty` are theirs."""
+    """What TIA and Denoised MDP share; they define `views`, `start`, `reward_terms` and `penalty`."""
 
     name = "partition"
     heads = 2
@@ -99,39 +99,39 @@ class PartitionMethod:
     # What TIA and Denoised MDP add
 
     def reward_terms(self, fitted: Fitted, pool: Pool, index: Tensor, members: Tensor) -> dict[str, Tensor]:
-        """Named terms, in standard deviations of the reward; "reward" is added to the loss, "adversary" taken off."""
+        """Named terms, in standard deviations of the reward; "reward" is added to the loss, "adversary" subtracted."""
         raise NotImplementedError
 
     def penalty(self, members: Tensor) -> Tensor:
-        """(B, d) what each variable costs where it is."""
+        """(B, d) cost of each variable in its present class."""
         return self.settings.size_penalty * members[..., 0]
 
     def prepare(self, fitted: Fitted, pool: Pool, temperature: float) -> None:
         """Called before each update."""
 
     def trained_heads(self, heads: nn.ModuleList) -> dict[str, list[nn.Parameter]]:
-        """Heads whose parameters have an optimiser of their own, by its name."""
+        """Heads with an optimiser of their own, by its name."""
         return {}
 
     # The protocol
 
     def learn(self, experience: Experience, updates: int) -> dict[str, float]:
-        """Gradient steps on rows drawn from the experience; numbers are means over them."""
+        """Gradient steps on rows drawn from the experience; returns means over them."""
         data = experience.transitions(False)
         numbers = self.train(data, updates)
         lead = self.partition.lead()
-        self.kept = (lead >= self.on) | (self.kept & (lead >= self.off))  # argmax, where both are 1
+        self.kept = (lead >= self.on) | (self.kept & (lead >= self.off))  # equals argmax if both are 1
         temperature = self.settings.temperature(self.step)
         return numbers | {"kept": float(self.kept.sum()), "temperature": temperature, "rows": float(len(data))}
 
     def pretrain(self, data: Transitions, updates: int) -> dict[str, float]:
-        """The warm-up on another log of the same world, such as one that was used for discovery."""
+        """The warm-up on another log of the same world, such as one used for discovery."""
         numbers = self.train(data, updates, moving=False)
-        self.step = self.settings.warm_up  # however many it were: the temperature falls from here
+        self.step = self.settings.warm_up  # whatever their number, the temperature falls from here on
         return numbers
 
     def mask(self) -> np.ndarray:
-        """Variables of class 0; everything where that is nothing."""
+        """Variables of class 0; everything if there are none."""
         return self.kept.copy() if self.kept.any() else np.ones_like(self.kept)
 
     def graph(self) -> CausalGraph | None:
@@ -144,7 +144,7 @@ class PartitionMethod:
             raise DataError(f"the experience has no reward {self.task!r}")
         if self.fitted is None or len(data) >= GROWTH * self.fitted.rows:
             self.fitted = self._fit(data)
-        if self.fitted is None:  # nothing has moved yet
+        if self.fitted is None:  # no variable has changed yet
             return {}
         rng = np.random.default_rng([self.seed, 21, self.step])
         total: dict[str, Tensor] = {}
@@ -157,7 +157,7 @@ class PartitionMethod:
         return {name: float(value) / updates for name, value in total.items()}
 
     def update(self, fitted: Fitted, pool: Pool, index: Tensor, moving: bool = True) -> dict[str, Tensor]:
-        """One step of the networks, and of the partition when the warm-up is over."""
+        """One step of the networks, and of the partition once the warm-up is over."""
         settings, moving = self.settings, moving and self.step >= self.settings.warm_up
         temperature = settings.temperature(self.step)
         self.prepare(fitted, pool, temperature)
@@ -186,7 +186,7 @@ class PartitionMethod:
             parameter.requires_grad_(not frozen or id(parameter) in free)
 
     def _pool(self, fitted: Fitted, data: Transitions, updates: int, rng: np.random.Generator) -> Pool:
-        """Rows for some updates, drawn with replacement."""
+        """Rows for several updates, drawn with replacement."""
         part = data.select(rng.integers(len(data), size=updates * self.settings.batch))
         rows = dynamics_rows(fitted.dataset, part, rng)
         action = action_columns(part.action, self.factors.discrete_actions)
@@ -198,7 +198,7 @@ class PartitionMethod:
     # Fitting to the data at hand
 
     def _fit(self, data: Transitions) -> Fitted | None:
-        """Coordinates for the data as it now is; weights go on where they can."""
+        """Fit coordinates to the present data; weights are carried over where possible."""
         rng = np.random.default_rng([self.seed, 22])
         size = min(len(data), FIT_ROWS)
         some = data.select(np.sort(rng.choice(len(data), size, replace=False)))

@@ -1,7 +1,7 @@
-"""Densities of all variables given the members of one class: one shared network, asked once for each class.
+"""Densities of all variables given the members of one class: one shared network, evaluated once per class.
 
-For target i and class c, p_i^c sees the variables of the classes that c may see, i itself, and the action if c may see
-it. Which variables those are differs from row to row, and a gradient tells what seeing one more would change.
+For target i and class c, p_i^c sees i itself, the variables of the classes that c may see, and the action if c may see
+it. These variables differ from row to row, and the gradient tells what seeing one more would change.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from cbm.discovery.models.implicit import Implicit, critic_scores, log_density
 from cbm.discovery.settings import Settings
 from cbm.discovery.tensor_dataset import TensorDataset
 
-CODE = 8  # size in which a context and a candidate meet
-KNOTS = 33  # points of a target's density
+CODE = 8  # size of the codes of contexts and candidates
+KNOTS = 33  # points on which a target's density is represented
 OWN = 16  # hidden units for a target's own past
 
 
@@ -40,7 +40,7 @@ class Views:
 
 
 class RestrictedDynamics(nn.Module):
-    """The critic of discovery (Eq. 1 with all candidates) behind inputs that are masked by class."""
+    """The critic of discovery (Eq. 1 with all candidates) on inputs that are masked by class."""
 
     def __init__(self, dataset: TensorDataset, views: Views, width: int):
         super().__init__()
@@ -69,8 +69,9 @@ class RestrictedDynamics(nn.Module):
 class OwnPast(nn.Module):
     """A target's own past, and the action: visible to its density whatever class the rest of a sample is in.
 
-    A variable that is put into a class is one of its members, so it sees itself there. Without this, the gradient for
-    moving it would weigh a class that contains it against one that does not, and never move what remembers itself.
+    A variable in a class is a member of it, so it sees itself there. Without this network, the gradient for moving a
+    variable would compare a class that contains it with one that does not, and a variable with memory of itself would
+    never move.
     """
 
     def __init__(self, dataset: TensorDataset):
@@ -97,7 +98,7 @@ class OwnPast(nn.Module):
 
 
 class RewardHead(nn.Module):
-    """The reward from the members of a class in the next state, and from the context, which everybody sees."""
+    """The reward from the members of a class in the next state, and from the context, which every class sees."""
 
     def __init__(self, encoder: Encoder, variables: int, context: int, width: int):
         super().__init__()

@@ -1,7 +1,7 @@
-"""The table of methods: everything that is known of a method outside its own file.
+"""The table of methods: everything about a method that is needed outside its own file.
 
-The command line and its help, the report with its palette, benchmarks and docs read it here. A new method is its file
-and a row, with a record of its options where it has any. Neither torch nor any method is imported here.
+The command line and its help, the report with its palette, benchmarks and docs read it here. A new method needs a file,
+a row, and a record of its options if it has any. Neither torch nor any method is imported here.
 """
 
 from __future__ import annotations
@@ -19,45 +19,48 @@ Weights = Literal["scratch", "pretrained"]
 ZInputs = Literal["original", "own"]
 Regression = Literal["linear", "random-features"]
 SMALLEST = 20
-"""Rows that an environment must have, for `icp`."""
+"""Rows that each environment must have, for `icp`."""
 
 
 @dataclass(frozen=True)
 class PartitionSettings:
-    """How a partition is learned."""
+    """How a partition of the variables is learned."""
 
     start_temperature: float = 5.0
-    """Of the Gumbel-softmax, until `warm_up` is over."""
+    """Temperature of the Gumbel-softmax until `warm_up` is over."""
     final_temperature: float = 0.5
-    """Reached after `anneal` more updates, then kept. Lower: larger gradients on variables still undecided."""
+    """Temperature after `anneal` more updates, then constant. Lower: larger gradients on variables that are still
+    undecided."""
     warm_up: int = 400
-    """Updates of the networks on random partitions before the partition itself begins to move."""
+    """Updates of the networks on random partitions before the partition itself is learned."""
     anneal: int = 1200
-    """Updates over which the temperature falls, in a straight line."""
+    """Updates over which the temperature falls linearly."""
     size_penalty: float = 0.01
-    """Nats that a variable costs in class 0. Higher: fewer are kept."""
+    """Cost in nats of each variable in class 0. Higher: fewer variables are kept."""
     y_share: float = 0.0
-    """Denoised MDP: what a variable costs in y, relative to x. The paper's penalty is on x alone."""
+    """Denoised MDP: cost of a variable in y, relative to x. The paper penalises x only."""
     reward_weight: float = 10.0
     """Nats per standard deviation of absolute error of the reward (a Laplace density of scale 1 / weight)."""
     adversary_weight: float = 1.0
-    """TIA: how much it matters that the irrelevant class does not predict the reward, relative to `reward_weight`."""
+    """TIA: weight of the adversary, which tries to predict the reward from the irrelevant class, relative to
+    `reward_weight`."""
     inner_steps: int = 5
-    """TIA: steps of the adversary for every update."""
+    """TIA: adversary steps per update."""
     selector: Selector = "attached"
-    """Whether a variable moves where it is predicted better (attached), or only where it helps others (detached)."""
+    """Whether a variable moves to where it is predicted better (attached), or only to where it helps others
+    (detached)."""
     dynamics: Weights = "scratch"
-    """scratch: all weights go on learning. pretrained: after the warm-up only the last layers do."""
+    """scratch: all weights continue to be trained. pretrained: after the warm-up only the last layers are."""
     z_inputs: ZInputs = "original"
-    """Denoised MDP: z sees everything and the action (original), or z alone (own)."""
+    """Denoised MDP: z sees everything and the action (original), or only z (own)."""
     width: int = 128
     """Hidden units of the dynamics network and of the reward networks."""
     batch: int = 128
-    """Transitions of an update; each has a partition of its own."""
+    """Transitions per update; each has its own partition."""
     learning_rate: float = 3e-3
-    """Of the networks."""
+    """Learning rate of the networks."""
     logit_rate: float = 0.02
-    """Of the logits. Too high, and the partition settles before the networks have learnt anything."""
+    """Learning rate of the logits. Too high: the partition settles before the networks have learnt anything."""
 
     def __post_init__(self) -> None:
         zero, positive = at_least(0), above(0)
@@ -71,7 +74,7 @@ class PartitionSettings:
         return asdict(self)
 
     def temperature(self, step: int) -> float:
-        """At an update; the straight line begins when the warm-up ends."""
+        """Temperature at an update; it starts to fall when the warm-up ends."""
         share = (step - self.warm_up) / max(self.anneal, 1)
         return self.start_temperature + (self.final_temperature - self.start_temperature) * min(max(share, 0.0), 1.0)
 
@@ -81,15 +84,16 @@ class IcpSettings:
     """How invariant causes are searched for."""
 
     environments: int = 2
-    """Consecutive parts of the experience that count as environments: early behaviour and late."""
+    """Number of consecutive parts of the experience that serve as environments: early behaviour, late behaviour."""
     level: float = 0.05
-    """Level of all tests of one search together. Higher: sets are rejected sooner, more causes are claimed."""
+    """Significance level of all tests of one search together. Higher: sets are rejected sooner, more causes are
+    claimed."""
     candidates: int = 8
-    """Variables among which causes are searched, at most. Each one more doubles the time."""
+    """Variables among which causes are searched, at most. Each additional one doubles the time."""
     rows: int = 4000
-    """Transitions of a search, at most."""
+    """Transitions used for a search, at most."""
     regression: Regression = "linear"
-    """What the effect of a set of causes may look like."""
+    """The form that the effect of a set of causes may have."""
 
     def __post_init__(self) -> None:
         check_record(
@@ -105,23 +109,23 @@ class MethodRow:
     """One method of the table."""
 
     label: str
-    """In tables and charts."""
+    """Name in tables and charts."""
     summary: str
-    """What it keeps, for help and docs."""
+    """The variables that it keeps, for help and docs."""
     light: str
-    """Colour on white …"""
+    """Colour on a white page ..."""
     dark: str
-    """… and on the dark page; a test computes that colours stay apart for all common kinds of colour vision."""
+    """... and on the dark page; a test checks that the colours differ for all common kinds of colour vision."""
     mark: str
-    """As matplotlib names it; curves.js draws the same."""
+    """Marker as named by matplotlib; curves.js draws the same."""
     needs: Needs = "nothing"
-    """graph: dynamics, of a run of `cbm discover` or learned beside the policy. truth: the world's own graph."""
+    """graph: dynamics from a run of `cbm discover`, or learned alongside the policy. truth: the world's true graph."""
     pretrains: bool = False
-    """Whether it has dynamics of its own, which may be learned on a log first."""
+    """Whether it has dynamics of its own, which can be pretrained on a log."""
     options: type[Options] | None = None
     """The record of its options."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Where they differ from the record's."""
+    """Defaults that differ from the record's."""
 
     @property
     def option_names(self) -> tuple[str, ...]:
@@ -160,12 +164,12 @@ def method_row(name: str) -> MethodRow:
 
 
 def in_tables() -> tuple[str, ...]:
-    """Names in the order of tables and charts: first what knows the truth."""
+    """Names in the order of tables and charts: methods that know the truth first."""
     return tuple(sorted(METHODS, key=lambda name: METHODS[name].needs != "truth"))
 
 
 def method_options(name: str, options: Mapping[str, Any]) -> Options | None:
-    """The record of a method's options, checked; None for methods that have none."""
+    """The record of a method's options, checked; None for a method without options."""
     row = method_row(name)
     for option in options:
         if option not in row.option_names:

@@ -1,7 +1,7 @@
 """TIA on factored states (Fu et al. 2021): a relevant and an irrelevant part that do not depend on each other.
 
 Both parts see the action. The relevant part must predict the reward; an adversary must not be able to predict it from
-the irrelevant part. Kept is the relevant part.
+the irrelevant part. The relevant part is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VIEWS = Views(sees=((RELEVANT,), (IRRELEVANT,)), acts=(True, True))
 
 
 class Tia(PartitionMethod):
-    """Two classes, as likely as each other at the start."""
+    """Two classes, equally likely at the start."""
 
     name = "tia"
 
@@ -33,10 +33,10 @@ class Tia(PartitionMethod):
         return {"adversary": list(heads[IRRELEVANT].parameters())}
 
     def prepare(self, fitted: Fitted, pool: Pool, temperature: float) -> None:
-        """Some steps of the adversary, on episodes that it is not judged on.
+        """Some steps of the adversary, on episodes that it is not evaluated on.
 
-        Positions of objects that hardly move tell which episode it is, and so what its rewards were: judged on the
-        episodes it has learnt by heart, the adversary would drive all of them into the relevant part.
+        Positions of objects that hardly move identify the episode, and thereby its rewards: evaluated on episodes that
+        it has memorised, the adversary would drive all of these objects into the relevant part.
         """
         rows = pool.for_adversary
         if not len(rows):
@@ -52,7 +52,7 @@ class Tia(PartitionMethod):
             optimizer.step()
 
     def reward_terms(self, fitted: Fitted, pool: Pool, index: Tensor, members: Tensor) -> dict[str, Tensor]:
-        """L1 of the relevant head, less that of the adversary, as far as it beats the best constant."""
+        """L1 error of the relevant head, minus that of the adversary, up to the error of the best constant."""
         relevant = _error(fitted, pool, index, members, RELEVANT).mean()
         judged = index[pool.kept_from_adversary[index]]
         if not len(judged):
@@ -66,7 +66,7 @@ class Tia(PartitionMethod):
 
 
 def _error(fitted: Fitted, pool: Pool, index: Tensor, members: Tensor, part: int) -> Tensor:
-    """(B,) absolute error of a part's prediction of the reward."""
+    """(B,) absolute error of a part's reward prediction."""
     features = fitted.dataset.encoder(pool.after[index])
     predicted = fitted.heads[part](features, pool.context[index], members[..., part])
     return torch.as_tensor((predicted - pool.reward[index]).abs())

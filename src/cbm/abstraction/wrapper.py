@@ -1,9 +1,9 @@
-"""Puts the minimal state in front of any Gymnasium agent.
+"""Gives any Gymnasium agent the minimal state.
 
     env = cbm.AbstractionWrapper(env, graph, reward="pick")
 
-Works on flat Box observations and on Dict observations, which are flattened in Gymnasium's order. Context
-(a goal, say) that an environment shows after its variables is always kept, after the variables that are.
+It accepts flat Box observations and Dict observations, which are flattened in Gymnasium's order. Context (such as a
+goal) that an environment shows after its variables is always kept, after the kept variables.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
     """Shows the agent only the variables that a reward needs."""
 
     mask: np.ndarray
-    """(d,) booleans over the variables, the first columns of the flat observation: true for what is kept."""
+    """(d,) booleans over the variables, the first columns of the flat observation: true for variables that are kept."""
     kept: tuple[str, ...]
     """Names of the kept variables, in the order of the observation."""
     shown_context: tuple[str, ...]
-    """Names of the columns after the variables, which are always kept; `factors` are without them."""
+    """Names of the columns after the variables, which are always kept; `factors` does not include them."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
         rule: Rule = "cbm",
         certain_only: bool = False,
     ):
-        """`graph` is a causal graph or a run with one, with the `reward` and `rule` that decide, or (d,) booleans.
+        """`graph` is a causal graph, or a run that has one, from which `reward` and `rule` select; or (d,) booleans.
 
-        Variables that cannot be ruled out are kept too, unless `certain_only`.
-        `mode="drop"` shrinks the observation to the kept variables. `mode="mask"` keeps its shape and
-        sets the others to 0; where 0 is not a neutral value, normalise inside of this wrapper.
+        Variables that cannot be ruled out are kept too, unless `certain_only`. `mode="drop"` shrinks the observation to
+        the kept variables. `mode="mask"` keeps its shape and sets the others to 0; if 0 is not a neutral value,
+        normalise inside this wrapper.
         """
         gymnasium.utils.RecordConstructorArgs.__init__(
             self, graph=graph, reward=reward, mode=mode, rule=rule, certain_only=certain_only
@@ -85,7 +85,7 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
 
     @property
     def factors(self) -> Factors | None:
-        """What the columns that are left mean, where the environment says it: wrappers can be stacked."""
+        """The meaning of the remaining columns, if the environment provides it, so that wrappers can be stacked."""
         if self._known is None or self.mode == "mask":
             return self._known
         variables = tuple(self._known.variables[i] for i in np.flatnonzero(self.mask))
@@ -101,7 +101,7 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
         dtype: Any = box.dtype
         if self.mode == "drop":
             return spaces.Box(box.low[self._columns], box.high[self._columns], dtype=dtype)
-        low = np.where(self._columns, box.low, np.minimum(box.low, 0))  # 0 has to be possible
+        low = np.where(self._columns, box.low, np.minimum(box.low, 0))  # the bounds must include 0
         high = np.where(self._columns, box.high, np.maximum(box.high, 0))
         return spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype)
 
@@ -125,9 +125,9 @@ def _flat_space(space: spaces.Space[Any]) -> spaces.Box:
 
 
 def _known_columns(env: gymnasium.Env[Any, Any], columns: int) -> tuple[Factors | None, tuple[str, ...]]:
-    """What the environment says its variables are, and the names of the context columns after them.
+    """The variables according to the environment, and the names of the context columns after them.
 
-    Nothing when another wrapper has changed the number of columns.
+    Neither if another wrapper has changed the number of columns.
     """
     factors = env.get_wrapper_attr("factors") if env.has_wrapper_attr("factors") else None
     if not isinstance(factors, Factors):
@@ -139,12 +139,12 @@ def _known_columns(env: gymnasium.Env[Any, Any], columns: int) -> tuple[Factors 
 
 
 def _factors_of_dict(env: gymnasium.Env[Any, Any]) -> Factors | None:
-    """Names from the keys of a Dict."""
+    """Names from the keys of a Dict space."""
     if not isinstance(env.observation_space, spaces.Dict):
         return None
     try:
         return Factors.from_spaces(env.observation_space, spaces.Discrete(1))
-    except DataError:  # nested, say: its columns have no names of their own
+    except DataError:  # for example nested: its columns have no names of their own
         return None
 
 

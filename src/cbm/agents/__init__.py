@@ -1,4 +1,4 @@
-"""Agents that learn a policy on a masked state: `base` says what an agent is, `settings` lists them.
+"""Agents that learn a policy on a masked state: `base` defines an agent, `settings` lists all of them.
 
 Nothing is imported here, so that `cbm.agents.settings` can be read without torch.
 """

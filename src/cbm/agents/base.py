@@ -1,8 +1,8 @@
-"""What every agent can do, and the half that agents with a mask share.
+"""The interface of every agent, and what agents with a mask share.
 
-`Agent` is all that Algorithm 1 asks for. `MaskedAgent` has what does not depend on how the policy learns: inputs that
-are normalised and masked, actions as arrays, and a state that a checkpoint can hold. An agent on top of it is one file
-with its update rule, and one row in `settings.AGENTS`.
+`Agent` is all that Algorithm 1 needs. `MaskedAgent` contains what does not depend on the update rule: normalised and
+masked inputs, actions as arrays, and a state for checkpoints. An agent built on it is one file with its update rule,
+and one row in `settings.AGENTS`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Metrics = dict[str, float]
 
 @dataclass(frozen=True)
 class Sample:
-    """Transitions to learn from, float32 tensors."""
+    """Transitions to learn from, as float32 tensors."""
 
     obs: Tensor  # (B, d)
     context: Tensor  # (B, c)
@@ -37,68 +37,68 @@ class Sample:
     reward: Tensor  # (B,)
     next_obs: Tensor  # (B, d)
     next_context: Tensor  # (B, c)
-    terminated: Tensor  # (B,) 1 where nothing can follow; a time limit is not such an end
+    terminated: Tensor  # (B,) 1 at an end state; a time limit is not one
 
     def to(self, device: torch.device) -> Sample:
         return Sample(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
 class Agent(Protocol):
-    """A policy that learns: `act`, `update`, `reset`; a mask; and its state, to go on exactly where it was."""
+    """A policy that learns: `act`, `update`, `reset`; a mask; and a state from which it continues exactly."""
 
     normaliser: Normaliser
     """Fitted to the inputs of the warm-up, then frozen."""
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        """(d,) the variables that are seen; the context always is."""
+        """(d,) booleans: the variables that the policy sees; it always sees the context."""
         ...
 
     def set_mask(self, mask: ArrayLike) -> None: ...
 
     def act(self, obs: ArrayLike, context: ArrayLike, deterministic: bool = False) -> NDArray[np.float64]:
-        """(n, a) actions in [-1, 1] in (n, d) observations and (n, c) contexts."""
+        """(n, a) actions in [-1, 1] for (n, d) observations and (n, c) contexts."""
         ...
 
     def update(self, sample: Sample) -> Metrics:
-        """One step of learning; numbers for the log."""
+        """One gradient step; returns metrics."""
         ...
 
     def reset(self) -> None:
-        """A new policy that knows nothing; normaliser and mask stay."""
+        """Start with a new, untrained policy; normaliser and mask stay."""
         ...
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that an exact continuation needs, as copies on the CPU."""
+        """Everything needed for an exact continuation, as copies on the CPU."""
         ...
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """The undo of `tensors`, on whatever device this agent is."""
+        """The inverse of `tensors`, on whatever device this agent is."""
         ...
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What an agent is made for."""
+    """The sizes for which an agent is made."""
 
     variables: int
     context: int
     actions: int
     seed: int = 0
     total_updates: int = 1
-    """Of the whole run, for schedules."""
+    """Updates in the whole run, for schedules."""
     device: str = "cpu"
 
 
 def make_agent(settings: AgentSettings, shape: Shape) -> Agent:
-    """The agent that these settings are for; each agent's module has a function `make`."""
+    """The agent that belongs to these settings; each agent's module has a function `make`."""
     return cast(Agent, importlib.import_module(AGENTS[settings.agent].module).make(settings, shape))
 
 
 class MaskedAgent(ABC):
     """Networks behind normalisation and mask.
 
-    An agent puts its networks and optimisers into `networks` and `optimisers`: they are what a checkpoint holds.
+    A subclass puts its networks and optimisers into `networks` and `optimisers`, which are stored in checkpoints.
     Random numbers are drawn on the CPU and moved, so that they are the same on every device.
     """
 
@@ -119,22 +119,22 @@ class MaskedAgent(ABC):
 
     @abstractmethod
     def policy(self, state: Tensor, deterministic: bool) -> Tensor:
-        """(B, a) actions in [-1, 1] in (B, d + c) normalised and masked states."""
+        """(B, a) actions in [-1, 1] for (B, d + c) normalised and masked states."""
 
     @abstractmethod
     def update(self, sample: Sample) -> Metrics:
-        """One step of learning."""
+        """One gradient step."""
 
     @abstractmethod
     def reset(self) -> None:
-        """A new policy that knows nothing."""
+        """Start with a new, untrained policy."""
 
     def more_state(self) -> dict[str, Tensor]:
-        """What changes besides networks and optimisers."""
+        """State besides networks and optimisers."""
         return {}
 
     def restore_more(self, tensors: Mapping[str, Tensor]) -> None:  # noqa: B027
-        """The undo of `more_state`."""
+        """The inverse of `more_state`."""
 
     # What the networks see
 
@@ -151,7 +151,7 @@ class MaskedAgent(ABC):
         self._seen = torch.from_numpy(seen).to(self.device)
 
     def inputs(self, obs: Tensor, context: Tensor) -> Tensor:
-        """Normalised first, then masked: a zero says that nothing unusual is known."""
+        """Normalised first, then masked, so that a masked variable looks like its mean."""
         return self.normaliser(torch.cat((obs, context), 1)).mul_(self._seen)  # (B, d + c)
 
     # Acting
@@ -182,7 +182,7 @@ class MaskedAgent(ABC):
         return torch.from_numpy(np.asarray(rows, dtype=np.float32)).to(self.device)
 
     def check(self, metrics: Metrics) -> Metrics:
-        """Refuse losses that grew without bounds."""
+        """Refuse losses that have diverged."""
         if not all(math.isfinite(value) for name, value in metrics.items() if name.endswith("_loss")):
             shown = ", ".join(f"{name} {value:.3g}" for name, value in metrics.items())
             raise FloatingPointError(
@@ -191,7 +191,7 @@ class MaskedAgent(ABC):
             )
         return metrics
 
-    # Going on later
+    # State for checkpoints
 
     def _live(self) -> dict[str, Tensor]:
         """Tensors that are changed in place."""
@@ -223,5 +223,5 @@ class MaskedAgent(ABC):
 
 
 def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors whose names begin so, by the rest of their names."""
+    """Tensors whose names begin with `prefix`, by the rest of their names."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

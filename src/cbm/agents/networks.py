@@ -1,6 +1,6 @@
 """Several networks of one shape in one batched pass: the twin critics are two of them, an actor is one.
 
-Also here: Adam with a limit on the gradient of each network, and targets that follow.
+Also: Adam with a gradient limit for each network, and target networks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional
 class Networks(nn.Module):
     """`count` multilayer perceptrons with ReLU, `sizes` from inputs to outputs; weights are stacked.
 
-    `normalised`: before each ReLU, the units of a layer get mean 0 and variance 1 in every row.
+    `normalised`: layer normalisation before each ReLU.
     """
 
     def __init__(
@@ -33,14 +33,14 @@ class Networks(nn.Module):
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator) -> None:
-        """New weights in place, distributed as those of `torch.nn.Linear`; drawn on the CPU, as the generator is."""
+        """New weights in place, distributed as in `torch.nn.Linear`; drawn on the CPU, where the generator is."""
         for weight, bias in zip(self.weights, self.biases):
             bound = 1 / math.sqrt(weight.shape[1])
             for parameter in (weight, bias):
                 parameter.copy_(torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator))
 
     def outputs(self, x: Tensor) -> Tensor:
-        """(B, inputs) in, (count, B, outputs) out."""
+        """(B, inputs) -> (count, B, outputs)."""
         x = x.expand(self.weights[0].shape[0], *x.shape)  # every network sees the same inputs
         last = len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases)):
@@ -67,7 +67,7 @@ class Critics(Networks):
 
 
 class Optimiser:
-    """Adam on some networks; the gradient of each of the stacked networks is limited on its own."""
+    """Adam on some networks; the gradient of each stacked network is limited separately."""
 
     def __init__(self, networks: Networks, learning_rate: float, grad_clip: float | None):
         self.parameters = list(networks.parameters())
@@ -81,7 +81,7 @@ class Optimiser:
             self.adam.state[parameter] = {"step": torch.zeros((), device=parameter.device), **moments}
 
     def step(self, loss: Tensor) -> None:
-        gradients = torch.autograd.grad(loss, self.parameters)  # of these networks only, whatever else was used
+        gradients = torch.autograd.grad(loss, self.parameters)  # of these networks only
         if self.grad_clip is not None:
             limit(gradients, self.grad_clip)
         for parameter, gradient in zip(self.parameters, gradients):
@@ -89,20 +89,20 @@ class Optimiser:
         self.adam.step()
 
     def tensors(self) -> dict[str, Tensor]:
-        """The live moments, not copies."""
+        """The moments themselves, not copies."""
         states = enumerate(self.adam.state[parameter] for parameter in self.parameters)
         return {f"{k}.{name}": tensor for k, state in states for name, tensor in state.items()}
 
 
 @torch.no_grad()
 def follow(target: Networks, source: Networks, share: float) -> None:
-    """Move a target's weights by this share towards those of its source."""
+    """Move a target's weights by this share towards those of its source (Polyak averaging)."""
     for late, parameter in zip(target.parameters(), source.parameters()):
         late.lerp_(parameter, share)
 
 
 def limit(gradients: Sequence[Tensor], longest: float) -> None:
-    """Scale each stacked network's gradient (first axis) down to an L2 norm of `longest`, in place."""
+    """Scale each stacked network's gradient (first axis) down to an L2 norm of at most `longest`, in place."""
     norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients])
     factor = (longest / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp_(max=1.0)  # (count,)
     if bool((factor < 1).any()):

@@ -1,4 +1,4 @@
-"""Inputs of a policy in units of their own spread: mean and variance of what was seen, until frozen."""
+"""Normalises the inputs of a policy by the mean and deviation of what was seen, until frozen."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor
 from cbm.errors import DataError
 
 _CONSTANT = 1e-6
-"""A column whose spread is below this share of its mean cannot be told from rounding in 32 bits."""
+"""A column whose deviation is below this share of its mean cannot be told from 32-bit rounding."""
 
 
 class Normaliser:
-    """(x - mean) / spread, cut off at ±`clip`; columns that never changed give 0.
+    """(x - mean) / deviation, clipped at ±`clip`; columns that never changed give 0.
 
-    Before it has seen any row it only cuts off. Once frozen, further rows change nothing, so that what a network
-    has learned keeps its meaning.
+    Before it has seen any row it only clips. Once frozen it ignores further rows, so that the inputs of trained
+    networks keep their meaning.
     """
 
     def __init__(self, size: int, clip: float = 5.0, device: torch.device | str = "cpu"):
@@ -28,7 +28,7 @@ class Normaliser:
         self._prepare()
 
     def update(self, rows: NDArray[np.float64]) -> None:
-        """Take (n, size) rows into account; the result does not depend on how the rows were cut into calls."""
+        """Include (n, size) rows; the result does not depend on how rows are divided between calls."""
         if rows.ndim != 2 or rows.shape[1] != self.size:
             raise DataError(f"inputs: shape {rows.shape}, expected (n, {self.size})")
         if self.frozen or not len(rows):
@@ -45,7 +45,7 @@ class Normaliser:
         self.frozen = True
 
     def _prepare(self) -> None:
-        """What a call needs, in 32 bits and where the rows are."""
+        """Compute what a call needs, in 32 bits and on the device of the rows."""
         spread = np.sqrt(self._squares / max(self._count, 1))
         varies = spread > _CONSTANT * np.abs(self._mean)
         scale = np.divide(1.0, spread, out=np.zeros(self.size), where=varies) if self._count else np.ones(self.size)
@@ -53,7 +53,7 @@ class Normaliser:
         self._scale = torch.from_numpy(scale.astype(np.float32)).to(self.device)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """(n, size) in, (n, size) out."""
+        """(n, size) -> (n, size)."""
         return (rows - self._centre).mul_(self._scale).clamp_(-self.clip, self.clip)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -1,8 +1,8 @@
 """Soft actor-critic (Haarnoja et al., arXiv 1812.05905): a squashed Gaussian policy, twin critics in one batched pass.
 
-The numbers are those of Tianshou's `SAC` on the same weights, batches and noise. What it shares with other agents
-(mask, normalisation, checkpoints) is in `base.py`; the buffer, the environments and the choice of the mask live
-elsewhere.
+It computes the same numbers as Tianshou's `SAC` from the same weights, batches and noise. What it shares with other
+agents (mask, normalisation, checkpoints) is in `base.py`; the replay buffer, the environments and the choice of the
+mask are elsewhere.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from cbm.agents.networks import Critics, Networks, Optimiser, follow
 from cbm.agents.settings import SacSettings
 
 LOG_SIGMA = (-20.0, 2.0)
-"""Limits of the logarithm of the policy's standard deviation, Tianshou's."""
+"""Bounds of the policy's log standard deviation, as in Tianshou."""
 EPSILON = 2.0**-23
-"""Added to 1 - tanh², Tianshou's (the rounding unit of 32 bits)."""
+"""Added to 1 - tanh², as in Tianshou (the rounding unit of 32 bits)."""
 
 
 class Actor(Networks):
-    """A Gaussian whose mean and spread depend on the state, squashed into (-1, 1) by tanh."""
+    """A Gaussian with state-dependent mean and deviation, squashed into (-1, 1) by tanh."""
 
     def __init__(
         self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator, device: torch.device
@@ -33,12 +33,12 @@ class Actor(Networks):
         super().__init__(1, (inputs, *hidden, 2 * actions), generator, device=device)
 
     def gaussian(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, actions) means and logarithms of the standard deviations, before squashing."""
+        """(B, actions) means and log standard deviations, before squashing."""
         mean, log_sigma = self.outputs(state)[0].chunk(2, 1)
         return mean, log_sigma.clamp(*LOG_SIGMA)
 
     def sample(self, state: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, actions) actions made from standard normal `noise`, and the (B,) logarithms of their densities."""
+        """(B, actions) actions from standard normal `noise`, and their (B,) log-densities."""
         mean, log_sigma = self.gaussian(state)
         action = torch.tanh(mean + log_sigma.exp() * noise)
         normal = -0.5 * noise.pow(2) - log_sigma - 0.5 * math.log(2 * math.pi)
@@ -46,7 +46,7 @@ class Actor(Networks):
 
 
 class Sac(MaskedAgent):
-    """Maximises reward and entropy; the entropy's weight alpha is tuned or follows a schedule."""
+    """Maximises reward and entropy; the entropy weight alpha is tuned or follows a schedule."""
 
     settings: SacSettings
 
@@ -69,7 +69,7 @@ class Sac(MaskedAgent):
         return self.actor.sample(state, self.noise(len(state)))[0]
 
     def reset(self) -> None:
-        """New networks, targets equal to them, fresh optimisers, alpha at its start. Normaliser and mask stay."""
+        """New networks with targets equal to them, fresh optimisers, alpha at its start. Normaliser and mask stay."""
         self.actor.initialise(self.generator)
         self.critics.initialise(self.generator)
         self.targets.load_state_dict(self.critics.state_dict())
@@ -101,7 +101,7 @@ class Sac(MaskedAgent):
         self.updates += 1
         return self.check(
             {
-                "critic_loss": critic_loss.item() / 2,  # of one critic on average
+                "critic_loss": critic_loss.item() / 2,  # mean over the two critics
                 "actor_loss": actor_loss.item(),
                 "alpha": alpha,
                 "q": q.detach().mean().item(),
@@ -124,13 +124,13 @@ def make(settings: SacSettings, shape: Shape) -> Sac:
 
 
 class Alpha(Protocol):
-    """How much entropy is worth."""
+    """The entropy weight."""
 
     @property
     def value(self) -> float: ...
 
     def update(self, entropy: Tensor) -> float | None:
-        """After each update, with the (B,) entropies of the policy's actions."""
+        """Called after each update, with the (B,) entropies of the policy's actions."""
         ...
 
     def reset(self) -> None: ...
@@ -168,7 +168,7 @@ class ScheduledAlpha:
 class TunedAlpha:
     """Adam on log alpha with loss -log alpha · (target - entropy), as in Tianshou's `AutoAlpha`.
 
-    The derivative of that loss is known, so one number is moved by hand: no graph, no optimiser object.
+    The derivative of that loss is known, so the single parameter is updated by hand, without autograd or an optimiser.
     """
 
     def __init__(self, start: float, target: float, learning_rate: float):

@@ -1,4 +1,4 @@
-"""The table of agents, and all numbers that steer each of them, in frozen records. No torch is imported here."""
+"""The table of agents, and all numbers that steer each of them, in frozen records. Torch is not imported here."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cbm.errors import DataError, unknown_name
 
 AlphaName = Literal["auto", "schedule"]
 WIDEST, MOST_WEIGHTS = 100_000, 50_000_000
-"""Units of a layer and weights between layers beyond which networks are a mistake: three of them and their moments
-would take gigabytes."""
+"""Units per layer, and weights between layers, beyond which the settings must be a mistake: three such networks with
+their moments would take gigabytes."""
 
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What all agents have."""
+    """Settings that all agents have."""
 
     agent: ClassVar[str]
     """Name of the agent in the table."""
@@ -26,19 +26,19 @@ class AgentSettings:
     batch: int = 256
     """Transitions per update."""
     learning_rate: float = 3e-4
-    """Adam's, for actor, critics and, where SAC tunes it, the entropy weight."""
+    """Adam's learning rate for actor, critics and, if SAC tunes it, the entropy weight."""
     gamma: float = 0.98
-    """Discount. Higher: looks further ahead, learns more slowly."""
+    """Discount factor. Higher: considers more distant rewards, learns more slowly."""
     tau: float = 0.005
-    """Share of the critics that moves into their targets at each update. Higher: faster and less stable."""
+    """Rate at which target critics follow the critics at each update. Higher: faster and less stable."""
     grad_clip: float | None = 10.0
-    """Longest gradient (L2 norm) of the actor and of each critic on its own; longer ones are scaled down to it.
-    None: gradients are used as they are."""
+    """Largest gradient norm (L2) of the actor and of each critic separately; longer gradients are scaled down to it.
+    None: no limit."""
     layer_norm: bool = False
-    """Whether the units of the critics' hidden layers are normalised (mean 0, variance 1) before ReLU: values beyond
-    what was seen stay bounded, and what demonstrations show is not mistaken for what every action leads to."""
+    """Whether the critics' hidden layers have layer normalisation before ReLU: values outside the data stay bounded,
+    and the values of demonstrated actions are not assigned to all actions."""
     clip_inputs: float = 5.0
-    """Normalised inputs are cut off at plus and minus this many standard deviations, then masked."""
+    """Normalised inputs are clipped at plus and minus this many standard deviations, then masked."""
 
     def __post_init__(self) -> None:
         check_record(
@@ -56,22 +56,22 @@ class AgentSettings:
 
 @dataclass(frozen=True)
 class SacSettings(AgentSettings):
-    """One SAC agent."""
+    """Settings of a SAC agent."""
 
     agent: ClassVar[str] = "sac"
     """Its name in the table."""
     alpha: AlphaName = "auto"
-    """Weight of the entropy. auto: tuned until the policy's entropy meets `target_entropy`.
-    schedule: falls from `alpha_start` to `alpha_finish` over the run (the paper)."""
+    """Entropy weight. auto: tuned until the policy's entropy equals `target_entropy`. schedule: falls from
+    `alpha_start` to `alpha_finish` over the run (the paper)."""
     alpha_start: float = 0.05
-    """Weight of the entropy before the first update, and after a reset of the policy."""
+    """Entropy weight before the first update, and after a reset of the policy."""
     alpha_finish: float = 0.05
-    """Schedule only: the weight approached at the end."""
+    """Schedule only: the final entropy weight."""
     alpha_decay: float = 10.0
     """Schedule only: alpha(t) = (start - finish) exp(-decay t / total) + finish, t and total in updates.
     Ten times the paper's table, as in the computations behind it."""
     target_entropy: float | None = None
-    """Auto only: the entropy wanted, in nats; None: minus the number of actions."""
+    """Auto only: the desired entropy in nats; None: minus the number of actions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,18 +84,19 @@ class SacSettings(AgentSettings):
 
 @dataclass(frozen=True)
 class Td3Settings(AgentSettings):
-    """One TD3 agent."""
+    """Settings of a TD3 agent."""
 
     agent: ClassVar[str] = "td3"
     """Its name in the table."""
     action_noise: float = 0.1
-    """Standard deviation of the noise around actions while data are collected. Higher: explores more."""
+    """Standard deviation of the exploration noise. Higher: explores more."""
     target_noise: float = 0.2
-    """Standard deviation of the noise on the target's action: nearby actions get similar values."""
+    """Standard deviation of the noise on the target action (target policy smoothing): nearby actions get similar
+    values."""
     noise_clip: float = 0.5
-    """That noise is cut off at plus and minus this."""
+    """Bound at which that noise is clipped."""
     policy_delay: int = 2
-    """Updates of the critics for each one of the actor and of the targets."""
+    """Critic updates per update of the actor and the targets."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,18 +117,18 @@ class AgentRow:
     """For `--help`."""
     settings: type[SacSettings] | type[Td3Settings]
     module: str
-    """Has a function `make(settings, shape)`; imported when the agent is made."""
+    """Module with a function `make(settings, shape)`; imported when the agent is made."""
 
 
 AGENTS: dict[str, AgentRow] = {
     "sac": AgentRow("SAC", "soft actor-critic, explores by entropy", SacSettings, "cbm.agents.sac"),
     "td3": AgentRow("TD3", "deterministic policy, explores by noise", Td3Settings, "cbm.agents.td3"),
 }
-"""By the name on the command line, which is also the key of its settings in config.json."""
+"""By the name on the command line, which is also the key of the settings in config.json."""
 
 
 def as_agent(settings: AgentSettings, name: str) -> AgentSettings:
-    """The settings of another agent, which takes over what all agents have."""
+    """The settings of another agent, with the values of all settings that agents share."""
     if name not in AGENTS:
         raise unknown_name("unknown agent", name, AGENTS)
     if settings.agent == name:

@@ -1,6 +1,6 @@
 """TD3 (Fujimoto et al., arXiv 1802.09477): a deterministic policy, updated less often than its twin critics.
 
-Three changes to DDPG: the smaller of two critics, noise on the action of the target, and a policy that waits. What it
+Three changes to DDPG: the smaller of two critics, noise on the target action, and delayed policy updates. What it
 shares with other agents is in `base.py`.
 """
 
@@ -17,7 +17,7 @@ from cbm.agents.settings import Td3Settings
 
 
 class Actor(Networks):
-    """One action for every state."""
+    """A deterministic policy: one action for every state."""
 
     def __init__(
         self, inputs: int, actions: int, hidden: Sequence[int], generator: torch.Generator, device: torch.device
@@ -30,7 +30,7 @@ class Actor(Networks):
 
 
 class Td3(MaskedAgent):
-    """Explores by Gaussian noise of a fixed size around its actions."""
+    """Explores with Gaussian noise of fixed size around its actions."""
 
     settings: Td3Settings
 
@@ -50,7 +50,7 @@ class Td3(MaskedAgent):
         }
         self.optimisers = {"actor_optimiser": self.actor_optimiser, "critic_optimiser": self.critic_optimiser}
         self.actor_loss = 0.0
-        """Of the last update of the actor: the log has a number between two of them, too."""
+        """Loss of the actor's last update, logged between its updates too."""
         self._copy_to_targets()
 
     def _copy_to_targets(self) -> None:
@@ -64,7 +64,7 @@ class Td3(MaskedAgent):
         return (action + self.settings.action_noise * self.noise(len(state))).clamp(-1, 1)
 
     def reset(self) -> None:
-        """New networks, targets equal to them, fresh optimisers. Normaliser and mask stay."""
+        """New networks with targets equal to them, fresh optimisers. Normaliser and mask stay."""
         self.actor.initialise(self.generator)
         self.critics.initialise(self.generator)
         self._copy_to_targets()
@@ -97,7 +97,7 @@ class Td3(MaskedAgent):
 
         return self.check(
             {
-                "critic_loss": critic_loss.item() / 2,  # of one critic on average
+                "critic_loss": critic_loss.item() / 2,  # mean over the two critics
                 "actor_loss": self.actor_loss,
                 "q": q.detach().mean().item(),
             }

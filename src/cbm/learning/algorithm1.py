@@ -1,8 +1,8 @@
-"""Algorithm 1 of the paper as one loop; the numbers at the ends of lines are the paper's.
+"""Algorithm 1 of the paper as one loop; the numbers at the ends of lines are the paper's line numbers.
 
-Everything around it is elsewhere: what belongs to a single task in `learner.py`, files in `runfiles.py`, the copies
-of the environment in `vector_env.py`. A run stops and goes on between two turns of the inner loop only, with everything
-that changes in its checkpoint, so a resumed run is the same run.
+Everything around it is elsewhere: what belongs to a single task in `learner.py`, files in `runfiles.py`, the copies of
+the environment in `vector_env.py`. A run stops and resumes only between two iterations of the inner loop, with
+everything that changes in its checkpoint, so a resumed run gives the same results.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from cbm.learning.vector_env import EpisodeCounter
 from cbm.runs.checkpoint import usable
 
 PRETRAINING = 10
-"""Updates on a log before the first step, in units of those of a decision."""
+"""Updates on a log before the first step, as a multiple of those per update of the abstraction."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run stands, for whoever watches."""
+    """The state of a run, for progress displays."""
 
     done: float
     """Share of all steps, from 0 to 1."""
     step: int
-    """Of the tasks whose turn it is."""
+    """Steps of the tasks that are being learned now."""
     latest: dict[str, dict[str, float]]
-    """For each of them: `kept`, and `return` and `success` of the last evaluation once there is one."""
+    """For each of these tasks: `kept`, and `return` and `success` of the last evaluation once there is one."""
 
 
 Progress = Callable[[Status], None]
 
 
 def learn(plan: Plan, run: Path, progress: Progress | None = None) -> dict[str, Any]:
-    """Learn the tasks of a plan in a run directory; the result, as result.json has it.
+    """Learn the tasks of a plan in a run directory; returns the result as in result.json.
 
-    The same plan again goes on where it was stopped; a finished run is left as it is and its result returned.
+    The same plan continues where it was stopped; a finished run is left unchanged and its result returned.
     """
     task_env = make_task_env(plan.world, plan.options)
     plan.check(task_env)
@@ -73,7 +73,7 @@ class Learning:
     def __init__(self, plan: Plan, task_env: TaskEnv, files: RunFiles, progress: Progress | None = None):
         self.plan, self.task_env, self.files, self.progress = plan, task_env, files, progress
         self.settings = plan.settings
-        self.warm_up = max(1, self.settings.warm_up)  # one turn at least, to see something at all
+        self.warm_up = max(1, self.settings.warm_up)  # at least one iteration, to have any data
         self.dynamics = make_dynamics(plan, task_env)  # 1, 2
         self.replay = Replay(task_env.factors, task_env.context_names, task_env.tasks, self.settings.capacity)
         self.counter = EpisodeCounter()
@@ -81,14 +81,14 @@ class Learning:
         self.log = load_log(plan, task_env)
         self.stage, self.step = 0, 0
         self.spent: dict[str, float] = {}
-        """Seconds by what they were spent on."""
+        """Seconds spent on each activity."""
         self.earlier, self.started = 0.0, time.perf_counter()
         self.saved = self.started
-        """When the last checkpoint was written."""
+        """Time of the last checkpoint."""
 
     def run(self) -> dict[str, Any]:
         plan, settings, replay = self.plan, self.settings, self.replay
-        with _patience() as stopped:
+        with _deferred_interrupt() as stopped:
             self._begin()
             while self.stage < len(plan.stages):  # 3
                 learners = [self.learners[task] for task in plan.stages[self.stage]]
@@ -132,11 +132,11 @@ class Learning:
     # When something is due
 
     def _passed(self, step: int) -> bool:
-        """Whether this turn brought us to that step, or beyond it."""
+        """Whether this iteration reached that step."""
         return self.step - self.settings.copies < step <= self.step
 
     def _reached(self, every: int, first: int = 0) -> bool:
-        """Whether this turn passed first, first + every, ..."""
+        """Whether this iteration reached first, first + every, ..."""
         now, before = self.step - first, self.step - self.settings.copies - first
         return now // every > before // every and now >= 0
 
@@ -147,7 +147,7 @@ class Learning:
         return not late and self._reached(settings.abstraction_every, first) and self.replay.measurable
 
     def _checkpoint_is_due(self) -> bool:
-        """By steps, and by time where steps take long."""
+        """By steps, and by time if steps are slow."""
         waited = time.perf_counter() - self.saved
         return self._reached(self.settings.checkpoint_every) or waited >= 60 * self.settings.checkpoint_minutes
 
@@ -183,7 +183,7 @@ class Learning:
 
     @property
     def seconds(self) -> float:
-        """Of this run, earlier parts of it included."""
+        """Duration of this run, including its earlier parts."""
         return self.earlier + time.perf_counter() - self.started
 
     @contextmanager
@@ -195,7 +195,7 @@ class Learning:
     # Beginning, saving, ending
 
     def _begin(self) -> None:
-        """From the last checkpoint, or with the demonstrations."""
+        """Start from the last checkpoint, or with pretraining and demonstrations."""
         state = self.files.begin(self.replay)
         if state is not None:
             with usable(self.files.directory.checkpoint):
@@ -243,7 +243,7 @@ class Learning:
                 learner.enter(self.counter)
             learner.restore(state["learners"][task])
         if self.task_env.exact:
-            self.counter.next = state["numbers"]  # entering took some
+            self.counter.next = state["numbers"]  # `enter` used some numbers
         elif under_way:
             print(
                 f"cbm: {self.task_env.name}: its episodes cannot be saved, new ones begin; the curve will differ a "
@@ -266,7 +266,7 @@ class Learning:
         return {"seconds": round(self.seconds, 2), "spent": spent, "tasks": tasks}
 
     def _graph(self) -> CausalGraph | None:
-        """One graph with the rewards of all tasks, where the method has graphs."""
+        """One graph with the rewards of all tasks, if the method has graphs."""
         graphs = [graph for learner in self.learners.values() if (graph := learner.method.graph()) is not None]
         if not graphs:
             return None
@@ -275,8 +275,9 @@ class Learning:
 
 
 @contextmanager
-def _patience() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C is noticed at the end of a turn, so that the state is whole; the second acts at once."""
+def _deferred_interrupt() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C takes effect at the end of an iteration, so that the saved state is consistent; the second at
+    once."""
     interrupted = False
 
     def on_interrupt(number: int, frame: FrameType | None) -> None:

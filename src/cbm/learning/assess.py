@@ -1,4 +1,4 @@
-"""What `cbm evaluate` does: the policies of a run from its checkpoint, tried in and out of distribution."""
+"""The work of `cbm evaluate`: policies from a run's checkpoint, evaluated in and out of distribution."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from cbm.runs.checkpoint import usable
 from cbm.runs.directory import CHECKPOINT, CONFIG, read_config
 
 ROWS = 60_000
-"""Transitions that are collected for models of the dynamics when no log is given."""
+"""Transitions collected for models of the dynamics if no log is given."""
 
 
 @dataclass(frozen=True)
 class Policies:
-    """The policies of a run as its last checkpoint has them."""
+    """The policies in a run's last checkpoint."""
 
     plan: Plan
     task_env: TaskEnv
@@ -34,9 +34,9 @@ class Policies:
 
 
 def policies(run: Path, trust_world: bool = False, device: str = "cpu") -> Policies:
-    """Loaded on a device, whichever they were learned on.
+    """Load the policies onto a device, whichever device they were trained on.
 
-    `trust_world`: make an environment whose id names a module, which runs that module's code.
+    `trust_world`: also create an environment whose id names a module, which runs that module's code.
     """
     plan = replace(plan_of(read_config(run, "learn"), run / CONFIG), device=device)
     module, colon, _ = plan.world.removeprefix(GYMNASIUM).partition(":")
@@ -60,7 +60,8 @@ def policies(run: Path, trust_world: bool = False, device: str = "cpu") -> Polic
 
 
 def assess(found: Policies, episodes: int, seed: int, ood: bool) -> dict[str, Any]:
-    """For each task, return and success as usual and, with `ood`, with noise for all that it does not need."""
+    """For each task, return and success in distribution and, with `ood`, with noise in every variable that it does not
+    need."""
     result: dict[str, Any] = {}
     for task, agent in found.agents.items():
         replaced = _irrelevant(found.task_env, task) if ood else None
@@ -93,9 +94,9 @@ def most_likely(agent: Agent) -> Act:
 
 
 def predictions(found: Policies, log: Transitions | None, updates: int | None, seed: int) -> list[dict[str, Any]]:
-    """Errors of both models on the held-out part of a log; without one, of a log made by the mixed policy.
+    """Errors of both models on the held-out part of a log, or of a new log made by the mixed policy.
 
-    Where the log is the one that the run's dynamics were found on, that model is taken as it is.
+    If the log is the one on which the run's dynamics were found, that model is used as it is.
     """
     plan, task_env = found.plan, found.task_env
     if log is None:

@@ -1,4 +1,4 @@
-"""Scripted episodes that are put into the replay before learning starts, the same ones for every method."""
+"""Scripted episodes put into the replay buffer before learning starts, the same for every method."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cbm.learning.vector_env import EpisodeCounter, WorldVectorEnv
 
 
 def script(world: World, task: str) -> str:
-    """The policy that shows a task: its own where the world has one, else what the world does in turns."""
+    """The policy that demonstrates a task: its own if the world has one, otherwise the mixed policy."""
     return task if task in world.policies else "mixed"
 
 
 def scripts(task_env: TaskEnv, tasks: tuple[str, ...]) -> list[str]:
-    """The policies that show these tasks; tasks without one of their own share the mixed one."""
+    """The policies that demonstrate these tasks; tasks without a policy of their own share the mixed one."""
     if task_env.world is None:
         raise DataError(f"{task_env.name}: has no scripted policies to take demonstrations from")
     return list(dict.fromkeys(script(task_env.world, task) for task in tasks))
@@ -26,7 +26,7 @@ def scripts(task_env: TaskEnv, tasks: tuple[str, ...]) -> list[str]:
 def demonstrate(
     task_env: TaskEnv, tasks: tuple[str, ...], episodes: int, seed: int, counter: EpisodeCounter, replay: Replay
 ) -> dict[str, float]:
-    """`episodes` full episodes by each script; returns the number of rows and each task's share of successes."""
+    """`episodes` full episodes with each script; returns the number of rows and each task's success rate."""
     rows, reached = 0, {task: [] for task in tasks}  # type: int, dict[str, list[np.ndarray]]
     for k, name in enumerate(scripts(task_env, tasks)):
         assert task_env.world is not None

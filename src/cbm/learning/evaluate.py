@@ -1,7 +1,7 @@
-"""How well a policy does: whole episodes with its most likely actions, as usual or with noise where it should not look.
+"""Evaluation of a policy: whole episodes with its deterministic actions, optionally with noise in some variables.
 
-The starts and everything random come from a seed of their own, so that all methods, at all times of a run, meet the
-same episodes.
+Initial states and all other randomness come from a separate seed, so that all methods, at all times of a run, are
+evaluated on the same episodes.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One number for each episode."""
+    """One entry for each episode."""
 
     returns: np.ndarray
-    """Sum of the rewards, not discounted."""
+    """Undiscounted sum of the rewards."""
     success: np.ndarray | None
-    """Whether the task was done at any step; None where it has no notion of success."""
+    """Whether the task succeeded at any step; None if success is not defined for it."""
     length: np.ndarray
 
     def summary(self) -> dict[str, float]:
-        """Means; success is nan where there is none."""
+        """Means over episodes; success is nan if it is not defined."""
         return {
             "return": float(self.returns.mean()),
             "success": float("nan") if self.success is None else float(self.success.mean()),
@@ -40,10 +40,10 @@ class Evaluation:
 def evaluate(
     act: Act, task_env: TaskEnv, task: str, episodes: int, seed: int, replaced: np.ndarray | None = None
 ) -> Evaluation:
-    """One episode of each of `episodes` copies, stepped as one batch.
+    """One episode in each of `episodes` copies, stepped as one batch.
 
     `replaced` (d,) booleans: variables that the policy sees as N(0, 1) noise, in the units of the observation and
-    drawn anew at every step. The world itself goes on as before.
+    redrawn at every step. The world itself is not affected.
     """
     if replaced is not None and replaced.shape != (len(task_env.factors),):
         raise DataError(

@@ -1,6 +1,6 @@
-"""One task in Algorithm 1: its agent, its method, its copies of the environment, and where they stand.
+"""One task in Algorithm 1: its agent, its method, its copies of the environment, and their state.
 
-The loop that calls all this in turn is in `algorithm1.py`.
+The loop that calls these methods is in `algorithm1.py`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from cbm.learning.vector_env import EpisodeCounter, VectorEnv
 
 
 class Choice(NamedTuple):
-    """What a look at the method's mask led to."""
+    """The result of an update of the abstraction."""
 
     changed: bool
-    """Another mask was taken up."""
+    """Whether the mask changed."""
     reset: bool
-    """The policy began anew."""
+    """Whether the policy was reset."""
 
 
 class Learner:
@@ -46,31 +46,31 @@ class Learner:
         )  # fmt: skip
         self.method = make_method(plan.method, setup, plan.method_options)
         self.rng = np.random.default_rng([plan.seed, self.index, 3])
-        """For random actions, and for the rows of each update."""
+        """For random actions, and for sampling the rows of each update."""
         self.vector_env: VectorEnv | None = None
         self.updates = 0
-        """Of the policy as it is: what a reset undid, and is to be made up for, does not count."""
+        """Updates of the present policy: those undone by a reset that is caught up on do not count."""
         self.decided = False
-        """Whether there has been an update of the abstraction."""
+        """Whether the abstraction has been updated yet."""
         self.changed_at: int | None = None
-        """Step of the last change of the mask; None: it has never changed since updates began."""
+        """Step of the last change of the mask; None: it has not changed since updates began."""
         self.sums: dict[str, float] = {}
-        """Numbers of the updates, and of episodes that ended, since the last line in the log."""
+        """Sums of metrics over updates, and over finished episodes, since the last line of the log."""
         self.latest: dict[str, float] = {}
-        """The last evaluation."""
+        """Result of the last evaluation."""
 
     @property
     def kept(self) -> list[str]:
         return [name for name, kept in zip(self.task_env.factors.names, self.agent.mask) if kept]
 
     def enter(self, counter: EpisodeCounter) -> None:
-        """Put the copies into the environment."""
+        """Create the copies of the environment."""
         rng = np.random.default_rng([self.plan.seed, self.index, 4])
         self.vector_env = self.task_env.vector_env(self.plan.settings.copies, rng, counter, staggered=True)
         self.earned, self.reached = np.zeros(self.vector_env.copies), np.zeros(self.vector_env.copies, bool)
 
     def leave(self) -> None:
-        """The task's turn is over; its policy stays."""
+        """End the task's turn; its policy is kept."""
         if self.vector_env is not None:
             self.vector_env.close()
             self.vector_env = None
@@ -78,7 +78,7 @@ class Learner:
     # The steps of the loop
 
     def collect(self, replay: Replay, at_random: bool) -> None:
-        """One step of every copy, by the policy or at random, into the replay."""
+        """One step of every copy, by the policy or at random, added to the replay buffer."""
         vector_env = self.vector_env
         assert vector_env is not None
         if at_random:
@@ -98,13 +98,13 @@ class Learner:
             self.earned[moves.over], self.reached[moves.over] = 0.0, False
 
     def begin(self, replay: Replay) -> None:
-        """The end of the warm-up: what has been seen fixes the scale of the inputs; what is known, the mask."""
+        """At the end of the warm-up: fix the normalisation from the inputs seen so far, and take the first mask."""
         self.agent.normaliser.update(replay.inputs())
         self.agent.normaliser.freeze()
         self.agent.set_mask(self.method.mask())
 
     def choose(self, step: int) -> Choice:
-        """Take up the method's mask, unless the present one is too young."""
+        """Take the method's mask, unless the present one is too recent."""
         settings, mask = self.plan.settings, self.method.mask()
         young = self.changed_at is not None and step - self.changed_at < settings.minimum_interval
         changed = not young and bool((mask != self.agent.mask).any())
@@ -120,7 +120,7 @@ class Learner:
         return Choice(changed, reset)
 
     def improve(self, replay: Replay, step: int) -> None:
-        """As many updates of the policy as this step is due."""
+        """As many policy updates as are due at this step."""
         settings = self.plan.settings
         due = int((step - settings.warm_up) * settings.updates_per_step)
         source = None if settings.share_data else self.index
@@ -143,7 +143,7 @@ class Learner:
         self.sums[name] = self.sums.get(name, 0.0) + value
 
     def averages(self) -> dict[str, float]:
-        """Means since the last call: of the updates, and of the episodes of training that ended."""
+        """Means since the last call, over updates and over finished training episodes."""
         sums, self.sums = self.sums, {}
         episodes, updates = sums.pop("episodes", 0.0), sums.pop("updates", 0.0)
         means = {"episodes": episodes, "updates": updates}
@@ -169,7 +169,7 @@ class Learner:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """`enter` has been called, where the task's turn was not over."""
+        """Call `enter` first if the task was being learned."""
         self.agent.restore(saved["agent"])
         self.method.restore(saved["method"])
         self.rng.bit_generator.state = saved["rng"]
@@ -178,10 +178,10 @@ class Learner:
         if self.vector_env is not None:
             running = saved["running"]
             self.vector_env.restore(running["fleet"])
-            if self.task_env.exact:  # else these episodes are not gone on with
+            if self.task_env.exact:  # otherwise new episodes have begun
                 self.earned, self.reached = running["earned"], running["reached"]
 
 
 def derived(seed: int, *more: int) -> int:
-    """A seed of its own for each part of a run."""
+    """A separate seed for each part of a run."""
     return int(np.random.SeedSequence([seed, *more]).generate_state(1)[0])

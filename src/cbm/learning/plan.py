@@ -1,4 +1,4 @@
-"""What a learning run is asked to do, and the record of it in config.json."""
+"""The request for a learning run, and its record in config.json."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ class Plan:
     tasks: tuple[str, ...]
     method: str
     steps: int
-    """Environment steps for each task, demonstrations not counted."""
+    """Environment steps for each task, not counting demonstrations."""
     settings: LearnSettings
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the world."""
+    """Options of the world."""
     together: bool = False
-    """All tasks at once, or one after another."""
+    """Whether all tasks are learned at once, or one after another."""
     preset: str = "laptop"
-    """Where the settings came from."""
+    """Name of the preset behind the settings."""
     seed: int = 0
     dynamics: Path | None = None
-    """A run of `cbm discover`; None: dynamics are learned jointly, where the method needs them."""
+    """A run of `cbm discover`; None: dynamics are learned jointly if the method needs them."""
     certain_only: bool = False
-    """Of that run, without the links that are undecided."""
+    """Whether to ignore the undecided links of that run."""
     rewards: Rewards = "learned"
     model: ModelName = "implicit"
-    """Of dynamics and rewards that are learned beside the policy."""
+    """Model of the dynamics and rewards that are learned alongside the policy."""
     method_options: Mapping[str, Any] = field(default_factory=dict)
     pretrain: Path | None = None
-    """A log that partition methods learn their dynamics on first."""
+    """A log on which partition methods learn their dynamics first."""
     device: str = "cpu"
-    """Where networks compute. No part of the configuration: a run may go on with another one."""
+    """Device of the networks. Not part of the configuration: a run may be resumed on another one."""
 
     @property
     def stages(self) -> tuple[tuple[str, ...], ...]:
-        """Tasks that are learned at the same time, in the order in which it is their turn."""
+        """Tasks that are learned at the same time, in order."""
         return (self.tasks,) if self.together else tuple((task,) for task in self.tasks)
 
     def check(self, task_env: TaskEnv) -> None:
-        """What can be refused is refused before anything is written."""
+        """Refuse invalid plans before anything is written."""
         if not self.tasks:
             raise unknown_name(f"{self.world}: task", None, task_env.tasks)
         for task in self.tasks:
@@ -77,7 +77,7 @@ class Plan:
             raise DataError(f"method {self.method!r} has nothing to pretrain; {' and '.join(others)} have")
 
     def config(self, task_env: TaskEnv) -> dict[str, Any]:
-        """config.json; the same command is recognised by it."""
+        """Content of config.json, by which the same command is recognised."""
         shown = self.settings.demonstrations
         return {
             "world": self.world,
@@ -90,7 +90,7 @@ class Plan:
             "steps": self.steps,
             "seed": self.seed,
             "dynamics": None if self.dynamics is None else str(self.dynamics),
-            **({"certain_only": True} if self.certain_only else {}),  # absent in runs from before there was a choice
+            **({"certain_only": True} if self.certain_only else {}),  # absent from runs made before this option existed
             "dynamics_graph": None if self.dynamics is None else _fingerprint(_graph_file(self.dynamics)),
             "pretrain": None if self.pretrain is None else str(self.pretrain),
             "pretrain_log": None if self.pretrain is None else _fingerprint(self.pretrain),
@@ -120,9 +120,9 @@ CONFIG_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "method_options": ("an object", lambda value: isinstance(value, dict)),
     "pretrain": ("a path or null", lambda value: value is None or isinstance(value, str)),
 }
-"""Entries of config.json that make a plan, with what each must be: anyone may have edited the file."""
+"""Entries of config.json that define a plan, with the kind of value each must have: the file may have been edited."""
 OPTIONAL: dict[str, Any] = {"certain_only": False, "pretrain": None}
-"""Those that older runs lack, and what they mean there."""
+"""Entries that older runs lack, with the values that they imply."""
 
 
 def is_names(value: Any) -> bool:
@@ -170,7 +170,7 @@ def _graph_file(run: Path) -> Path:
 
 
 def _fingerprint(path: Path) -> str:
-    """For a run resumed on another graph or log would be neither the old run nor a new one."""
+    """Hash of a file: a run resumed with another graph or log would be neither the old run nor a new one."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,8 +1,8 @@
-"""How far ahead the models of the dynamics see: errors over 1 to 20 steps, on usual states and on strange ones.
+"""Multi-step prediction error of models of the dynamics: over 1 to 20 steps, in and out of distribution.
 
-Strange states have their distractors replaced by N(0, 100²) noise, as in the paper's appendix (100 is the standard
-deviation). A model that predicts from causes alone does not care. Errors are those of the variables that are no
-distractors and that ever move, in units of each one's typical change in a step.
+Out of distribution, distractors are replaced by N(0, 100²) noise, as in the paper's appendix (100 is the standard
+deviation). A model that predicts from causes alone is not affected. Errors are averaged over the variables that are not
+distractors and that ever change, in units of each one's typical change per step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cbm.runs.files import read_json
 
 STEPS = 20
 STRANGE = 100.0
-"""Standard deviation of what distractors are replaced by."""
+"""Standard deviation of the noise that replaces distractors."""
 STARTS = 500
 MODELS: tuple[ModelName, ...] = ("implicit", "explicit")
 
@@ -61,7 +61,7 @@ def prediction_errors(predictor: Predictor, held: Transitions, seed: int, starts
 
 
 def fitted(data: Transitions, model: ModelName, updates: int | None, seed: int, device: str = "cpu") -> Predictor:
-    """A model of the dynamics of a log, with the graph that is found in it and so many updates."""
+    """A model of the dynamics of a log, with the graph found in it, trained for `updates` steps."""
     log = replace(data, rewards={}, context={}, truth_rewards={})
     settings = preset("fast", model)
     if updates is not None:
@@ -73,7 +73,7 @@ def fitted(data: Transitions, model: ModelName, updates: int | None, seed: int, 
 
 @dataclass(frozen=True)
 class Stored:
-    """What a finished run of `cbm discover` ended with, and how it had split its log."""
+    """The result of a finished run of `cbm discover`, and how its log was split."""
 
     model: ModelName
     predictor: Predictor
@@ -82,9 +82,9 @@ class Stored:
 
 
 def stored(run: Path, data: Transitions, device: str = "cpu") -> Stored | None:
-    """The predictor of a discovery; None unless this is the log it was made from.
+    """The predictor of a discovery run; None unless `data` is the log of that run.
 
-    Scales and knots are fitted to the log, not stored: without it the weights mean nothing.
+    Scales and knots are fitted to the log and not stored, so the weights are meaningless without it.
     """
     config = read_json(run / "config.json") if (run / "config.json").is_file() else None
     if not isinstance(config, dict) or not (run / "result.json").is_file() or config.get("data") != fingerprint(data):
@@ -104,7 +104,7 @@ def _by_episode(data: Transitions) -> Transitions:
 
 
 def _runs(held: Transitions) -> np.ndarray:
-    """(T,) number of the uninterrupted stretch that each row belongs to."""
+    """(T,) number of the uninterrupted sequence that each row belongs to."""
     broken = (held.episode[1:] != held.episode[:-1]) | (held.obs[1:] != held.next_obs[:-1]).any(1)
     return np.concatenate([[0], np.cumsum(broken)])
 

@@ -1,8 +1,8 @@
-"""Every transition of a run in one growing table: what policies learn from, and methods too.
+"""The replay buffer: every transition of a run in one growing table, from which policies and methods learn.
 
-A row holds the rewards of all tasks, so one table serves them all. Rows are numbered from 0 in the order in which
-they came; beyond the capacity the oldest are overwritten. Checkpoints write rows by number, so that each of them
-only adds what is new.
+A row holds the rewards of all tasks, so one table serves all of them. Rows are numbered from 0 in the order in which
+they were added; beyond the capacity the oldest are overwritten. Checkpoints store rows by number, so that each one only
+adds new rows.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from cbm.data.transitions import Transitions
 from cbm.learning.vector_env import Moves
 
 CHUNK = 50_000
-"""Rows by which the table grows at least."""
+"""Rows by which the table grows, at least."""
 HELD_OUT = 5
-"""One episode in so many is left for methods to measure on."""
+"""One episode in this many is held out, for methods to measure on."""
 FEWEST = 50
-"""Rows to learn from, and rows to measure on, below which methods are not asked."""
+"""Rows needed to learn from, and as many to measure on, before methods are updated."""
 MOST = 400_000
-"""Rows that methods get at a time; more say little more, and cost memory."""
+"""Rows that methods get at a time, at most; more add little information, and cost memory."""
 EVERYONE = -1
-"""Source of rows that belong to no task: demonstrations."""
+"""Source of rows that belong to no task, such as demonstrations."""
 
 
 class Replay:
@@ -40,7 +40,7 @@ class Replay:
         self.columns = {name: slice(int(i), int(j)) for name, i, j in zip(names, ends[:-1], ends[1:])}
         self.width = int(ends[-1])
         self.total = 0
-        """Rows that ever came."""
+        """Number of rows ever added."""
         self.rows = np.empty((0, self.width), np.float32)
         self.episode = np.empty(0, np.int64)
         self.source = np.empty(0, np.int16)
@@ -57,7 +57,7 @@ class Replay:
         self.put(block, moves.episode, np.full(len(block), source, np.int16))
 
     def put(self, rows: np.ndarray, episode: np.ndarray, source: np.ndarray) -> None:
-        """Rows as `numbered` gives them."""
+        """Add rows as returned by `numbered`."""
         self._grow(min(self.capacity, self.total + len(rows)))
         at = (self.total + np.arange(len(rows))) % self.capacity
         self.rows[at], self.episode[at], self.source[at] = rows, episode, source
@@ -75,14 +75,14 @@ class Replay:
             setattr(self, name, new)
 
     def numbered(self, first: int, end: int) -> dict[str, np.ndarray]:
-        """The rows with these numbers; those that have been overwritten are left out."""
+        """The rows with these numbers, without those that have been overwritten."""
         at = np.arange(max(first, self.total - len(self)), end) % self.capacity
         return {"rows": self.rows[at], "episode": self.episode[at], "source": self.source[at]}
 
     # For policies
 
     def sample(self, n: int, task: str, rng: np.random.Generator, source: int | None = None) -> Sample:
-        """n rows drawn with replacement, from all of them or only from those of one source and of nobody's."""
+        """n rows drawn with replacement, from all of them or only from one source and from rows without a task."""
         if source is None:
             at = rng.integers(len(self), size=n)
         else:
@@ -95,7 +95,7 @@ class Replay:
         return Sample(reward=reward, terminated=parts.pop("terminated")[:, 0], **parts)
 
     def inputs(self) -> np.ndarray:
-        """(rows, d + c): what policies have seen so far."""
+        """(rows, d + c): the inputs that policies have seen so far."""
         seen = self.rows[: len(self)]
         parts = [seen[:, self.columns["obs"]], seen[:, self.columns["context"]]]
         return np.concatenate(parts, axis=1, dtype=np.float64)
@@ -103,7 +103,7 @@ class Replay:
     # For methods
 
     def transitions(self, held_out: bool, most: int = MOST) -> Transitions:
-        """Rows of the episodes to learn from, or of every fifth episode, in the order in which they came.
+        """Rows of the training episodes, or of the held-out ones (every fifth), in the order in which they were added.
 
         With more than `most` rows, whole episodes are left out evenly over the run.
         """
@@ -114,12 +114,12 @@ class Replay:
 
     @property
     def measurable(self) -> bool:
-        """Whether there are rows of both kinds, so that methods can learn and measure."""
+        """Whether there are enough training and held-out rows for methods to learn and measure."""
         held = self.episode[: len(self)] % HELD_OUT == HELD_OUT - 1
         return min(held.sum(), (~held).sum()) >= FEWEST
 
     def forget(self) -> None:
-        """Drop the copy that `transitions` keeps for the next one who asks."""
+        """Drop the copies that `transitions` caches."""
         self._cache = {}
 
     def _transitions(self, held_out: bool, most: int) -> Transitions:

@@ -1,4 +1,4 @@
-"""The run directory of `cbm learn`: what it was asked for, its curves and logs, its checkpoints, its result."""
+"""The run directory of `cbm learn`: its configuration, curves, logs, checkpoints and result."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from cbm.runs.files import read_json
 COLUMNS = ("step", "seconds", "return", "success", "length", "kept", "seed", "method", "task")
 HEADER = ",".join(COLUMNS) + "\n"
 LOGS = {"eval.csv": HEADER, "abstraction.jsonl": "", "metrics.jsonl": ""}
-"""Files that grow, and how they begin."""
+"""Files that grow, with their initial content."""
 
 
 class RunFiles:
-    """One run on disk. Logs are also kept in memory, since a checkpoint holds what was in them."""
+    """One run on disk. Logs are also kept in memory, since checkpoints contain them."""
 
     def __init__(self, run: Path, config: Mapping[str, Any]):
         self.directory = RunDirectory(run, "learn", config)
@@ -33,11 +33,11 @@ class RunFiles:
         self.logs = dict(LOGS)
 
     def result(self) -> dict[str, Any] | None:
-        """The result of a finished run of the same command; another command's directory is refused."""
+        """The result, if a run of the same command has finished; a directory of another command is refused."""
         return read_result(self.run) if self.directory.is_finished() else None
 
     def begin(self, replay: Replay) -> dict[str, Any] | None:
-        """Take up what is in the directory: the state of the last checkpoint, logs cut back to it."""
+        """Resume from the directory: returns the state of the last checkpoint, with the logs cut back to it."""
         state = self.snapshots.load(replay)
         with usable(self.directory.checkpoint):
             self.logs = dict(LOGS) if state is None else {name: str(state["logs"][name]) for name in LOGS}
@@ -49,7 +49,7 @@ class RunFiles:
         self.snapshots.write(number, {**state, "logs": self.logs}, replay)
 
     def finish(self, result: dict[str, Any], graph: CausalGraph | None) -> None:
-        """The last checkpoint has been saved before."""
+        """Write the result; the last checkpoint must have been saved before."""
         if graph is not None:
             self.directory.lock.check()
             graph.save(self.run / "graph.json")
@@ -59,16 +59,16 @@ class RunFiles:
     # Logs
 
     def evaluated(self, row: Mapping[str, Any]) -> None:
-        """A line of eval.csv; a task without a notion of success has nothing there."""
+        """Append a line to eval.csv; success is empty if the task does not define it."""
         self._append("eval.csv", ",".join(_cell(row[name]) for name in COLUMNS))
 
     def chosen(self, step: int, task: str, kept: list[str], changed: bool, reset: bool) -> None:
-        """A line of abstraction.jsonl."""
+        """Append a line to abstraction.jsonl."""
         line = {"step": step, "task": task, "kept": kept, "changed": changed, "reset": reset}
         self._append("abstraction.jsonl", json.dumps(line))
 
     def measured(self, phase: str, task: str | None, step: int, seconds: float, metrics: Mapping[str, float]) -> None:
-        """A line of metrics.jsonl, unless there is nothing to say."""
+        """Append a line to metrics.jsonl, unless there are no metrics."""
         if metrics:
             row = {"phase": phase, "task": task, "step": step, "seconds": round(seconds, 2)}
             self._append("metrics.jsonl", json.dumps(row | {name: _number(value) for name, value in metrics.items()}))
@@ -92,5 +92,5 @@ def _cell(value: Any) -> str:
 
 
 def _number(value: float) -> float | None:
-    """Six digits; JSON has no nan."""
+    """Rounded to six digits; None for nan, which JSON does not have."""
     return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -1,5 +1,5 @@
-"""All numbers that steer policy learning; those of the agent are in a record of their own. Presets are functions of
-world and task."""
+"""All numbers that steer policy learning, except those of the agent, which have a record of their own. Presets are
+functions of world and task."""
 
 from __future__ import annotations
 
@@ -15,60 +15,62 @@ Preset = Literal["laptop", "paper", "debug"]
 
 @dataclass(frozen=True)
 class LearnSettings:
-    """Algorithm 1: how much is collected, learned and evaluated, and when. Steps are of the environment."""
+    """Algorithm 1: how much is collected, learned and evaluated, and when. All steps are environment steps."""
 
     agent: AgentSettings = field(default_factory=SacSettings)
-    """The agent, one for each task; in JSON under its name."""
+    """Settings of the agent, one agent for each task; in JSON under the agent's name."""
     copies: int = 8
-    """Environments stepped at once."""
+    """Number of environments stepped at once."""
     updates_per_step: float = 0.25
     """Updates of each agent per environment step."""
     warm_up: int = 2_000
-    """Steps with random actions before the first update; inputs are normalised by what they show."""
+    """Steps with random actions before the first update; they determine the normalisation of the inputs."""
     capacity: int = 1_000_000
-    """Transitions kept; the oldest go first."""
+    """Size of the replay buffer in transitions; the oldest are dropped first."""
     demonstrations: int = 0
-    """Scripted episodes put into the buffer before learning starts."""
+    """Scripted episodes put into the replay buffer before learning starts."""
     evaluate_every: int = 10_000
     """Steps between evaluations."""
     episodes: int = 50
-    """Episodes of an evaluation, with the policy's most likely actions."""
+    """Episodes per evaluation, with deterministic actions."""
     abstraction_every: int = 5_000
     """Steps between updates of the abstraction."""
     abstraction_from: int = 10_000
-    """Step of the first one; until then the policy sees everything."""
+    """Step of the first update of the abstraction; until then the policy sees everything."""
     abstraction_until: int | None = None
-    """Step after which the abstraction stays as it is; None: never."""
+    """Step after which the abstraction no longer changes; None: never."""
     minimum_interval: int = 10_000
-    """Steps that a changed abstraction stays at least."""
+    """Smallest number of steps between two changes of the abstraction."""
     on: float = 1.0
-    """A variable enters the abstraction when its evidence is above this multiple of the decision's threshold ..."""
+    """A variable enters the abstraction if its evidence exceeds this multiple of the decision threshold ..."""
     off: float = 0.6
-    """... and leaves it below this multiple, so that evidence near the threshold does not make it flicker."""
+    """... and leaves it below this multiple, so that evidence near the threshold does not make it switch back and
+    forth."""
     weakest_effect: float = 0.0
-    """Effects of one variable on another of fewer nats do not count. 0: all do, and the abstraction loses nothing;
-    more: it gets smaller, and loses what rarely matters."""
+    """Effects between variables of fewer nats are ignored. 0: all count, and the abstraction loses nothing; larger: the
+    abstraction shrinks, and loses variables that rarely matter."""
     model_updates: int = 400
-    """Updates of the reward model, or of the partition, per update of the abstraction."""
+    """Gradient steps of the reward model, or of the partition, per update of the abstraction."""
     dynamics_updates: int = 400
-    """The same for dynamics that are learned jointly."""
+    """The same for jointly learned dynamics."""
     last_action: bool = False
-    """Whether dynamics that are learned jointly see the last action beside the action: a variable that only repeats
-    what was last done is then no cause."""
+    """Whether jointly learned dynamics see the previous action beside the action: a variable that merely repeats the
+    previous action is then no cause."""
     checkpoint_every: int = 10_000
     """Steps between checkpoints."""
     checkpoint_minutes: float = 1.0
-    """Minutes after which there is a checkpoint in any case, where steps take long."""
+    """Minutes after which a checkpoint is written in any case, for slow environments."""
     reset_on_change: bool = True
-    """Whether actor and critics start anew, and learn again from the buffer, when the abstraction changes."""
+    """Whether actor and critics are reset when the abstraction changes, and learn again from the replay buffer."""
     catch_up: bool = True
-    """Whether a policy that started anew at once makes as many updates as it had made before, on the same buffer.
-    Costs time, not steps of the environment."""
+    """Whether a policy that was reset immediately makes as many updates as before, on the same buffer. Costs time, but
+    no environment steps."""
     fresh_start: bool = True
-    """Whether every policy starts anew at the first update of the abstraction, another one or not: what it learned
-    from its first data stands in its way, and methods are to be compared by what they keep. Needs `reset_on_change`."""
+    """Whether every policy is reset at the first update of the abstraction, even if the abstraction does not change:
+    what it learned from its first data impedes it, and methods are to be compared by what they keep. Needs
+    `reset_on_change`."""
     share_data: bool = True
-    """Whether tasks learned at once also learn from each other's transitions."""
+    """Whether tasks that are learned at once also learn from each other's transitions."""
 
     def __post_init__(self) -> None:
         one, zero = at_least(1), at_least(0)
@@ -99,7 +101,7 @@ class LearnSettings:
         return record_from_json(cls, own)
 
 
-# alpha start, finish and decay of the paper's table of SAC parameters, the decay as printed
+# alpha's start, finish and decay in the paper's table of SAC parameters, with the decay as printed
 _PAPER_ALPHA = {
     ("block", "pick"): (0.9, 0.1, 0.666),
     ("block", "stack"): (0.9, 0.05, 3.333),
@@ -109,11 +111,12 @@ _PAPER_ALPHA = {
 }
 _PAPER_DECAY_FACTOR = 10.0
 PAPER_THRESHOLD = 0.02
-"""Nats that an effect must have to count, in the paper."""
+"""The paper's threshold: effects of fewer nats do not count."""
 
 
 def preset(name: Preset, world: str = "", task: str = "") -> LearnSettings:
-    """`laptop` for minutes on one core, `paper` for the published table, `debug` to try the plumbing."""
+    """`laptop` for minutes on one core, `paper` for the published table, `debug` for a quick test of the whole
+    pipeline."""
     if name not in get_args(Preset):
         raise unknown_name("unknown preset", name, get_args(Preset))
     if name == "debug":
@@ -123,7 +126,7 @@ def preset(name: Preset, world: str = "", task: str = "") -> LearnSettings:
 
 def _laptop(world: str) -> LearnSettings:
     sac = SacSettings(layer_norm=True)
-    if world in ("block", "tool"):  # that things may push each other is true, and seldom of use
+    if world in ("block", "tool"):  # objects can push each other, but that rarely matters
         return LearnSettings(
             agent=replace(sac, learning_rate=1e-3),
             demonstrations=100,
@@ -139,7 +142,7 @@ def _laptop(world: str) -> LearnSettings:
             abstraction_every=4_000,
             minimum_interval=4_000,
         )
-    if world in ("cheetah", "walker"):  # episodes of 1000 steps: look further ahead, and decide less often
+    if world in ("cheetah", "walker"):  # episodes of 1000 steps: larger gamma, fewer decisions
         return LearnSettings(
             agent=replace(sac, gamma=0.99, alpha_start=0.1),
             warm_up=8_000,
@@ -152,7 +155,8 @@ def _laptop(world: str) -> LearnSettings:
 
 
 def _paper(world: str, task: str) -> LearnSettings:
-    """The table's column; tasks without one take that of their world's first task, other worlds that of Pick."""
+    """The task's column of the paper's table; other tasks take that of their world's first task, other worlds that of
+    Pick."""
     first = next((column for (of, _), column in _PAPER_ALPHA.items() if of == world), _PAPER_ALPHA["block", "pick"])
     start, finish, decay = _PAPER_ALPHA.get((world, task), first)
     sac = SacSettings(

@@ -1,7 +1,7 @@
-"""Checkpoints of a learning run, and the rows of its replay beside them.
+"""Checkpoints of a learning run, with the rows of its replay buffer.
 
-The state is a tree as every checkpoint is one (`cbm.runs.checkpoint`). The replay is in files of its own,
-`rows-FIRST-END.safetensors`, that are written once: a checkpoint only adds the rows that are new.
+The state is a tree like every checkpoint (`cbm.runs.checkpoint`). The replay buffer is stored in separate files,
+`rows-FIRST-END.safetensors`, each written once: a checkpoint only adds the rows that are new.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Snapshots:
         self.directory = directory
         self.trees = Generations(directory, check)
         self.chunks: list[dict[str, Any]] = []
-        """Replay files that the run needs, oldest first."""
+        """Files of the replay buffer that the run needs, oldest first."""
 
     def generations(self) -> list[Path]:
         """Checkpoints, newest first."""
         return self.trees.paths()
 
     def write(self, number: int, state: Mapping[str, Any], replay: Replay) -> None:
-        """Rows first: a checkpoint never speaks of rows that are not on disk."""
+        """Writes the rows first, so that a checkpoint never refers to rows that are not on disk."""
         self.trees.check()
         self.directory.mkdir(parents=True, exist_ok=True)
         self._write_rows(replay)
@@ -55,7 +55,7 @@ class Snapshots:
         self.chunks = [chunk for chunk in self.chunks if chunk["end"] > oldest]
 
     def _remove_rows(self) -> None:
-        """Those that none of the generations left needs."""
+        """Delete files of rows that no remaining generation needs."""
         needed = {chunk["file"] for chunk in self.chunks}
         for path in self.generations():
             try:
@@ -67,14 +67,14 @@ class Snapshots:
                 path.unlink(missing_ok=True)
 
     def finish(self) -> None:
-        """Only the last state stays: a finished run never needs its rows again."""
+        """Keep only the last state: a finished run never needs its rows again."""
         self.chunks = []
         self.trees.keep(1)
         for path in self.directory.glob("rows-*.safetensors"):
             path.unlink(missing_ok=True)
 
     def load(self, replay: Replay | None) -> dict[str, Any] | None:
-        """The newest state that is sound, its rows in `replay`; None where nothing was ever saved."""
+        """The newest undamaged state, with its rows put into `replay`; None if nothing was ever saved."""
 
         def use(state: dict[str, Any]) -> dict[str, Any]:
             self.chunks = state.pop("chunks")

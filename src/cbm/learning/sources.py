@@ -1,4 +1,4 @@
-"""What a run starts from besides its environment: a model of the dynamics, and a log to learn from first."""
+"""What a run starts from besides its environment: a model of the dynamics, and a log to pretrain on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from cbm.learning.task_env import TaskEnv
 
 
 def make_dynamics(plan: Plan, task_env: TaskEnv) -> Dynamics | None:
-    """Those of a run as they are; else ones to learn, for methods that read a graph; None for all others."""
+    """Those of a discovery run, unchanged; otherwise jointly learned ones for methods that need a graph; None for all
+    others."""
     if plan.dynamics is not None:
         return FrozenDynamics.load(plan.dynamics, task_env.factors, plan.settings.weakest_effect, plan.certain_only)
     if method_row(plan.method).needs != "graph":
@@ -29,7 +30,7 @@ def make_dynamics(plan: Plan, task_env: TaskEnv) -> Dynamics | None:
 
 
 def load_log(plan: Plan, task_env: TaskEnv) -> Transitions | None:
-    """The log to pretrain on, if there is one; it must be of this world and have the rewards."""
+    """The log to pretrain on, if there is one; it must be of this world and contain the rewards."""
     if plan.pretrain is None:
         return None
     log = Transitions.load(plan.pretrain, allow_constant=True)

@@ -1,4 +1,4 @@
-"""What a policy learns in: a built-in world by its name, or any Gymnasium environment by its id."""
+"""The environment of a policy: a built-in world by its name, or any Gymnasium environment by its id."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from cbm.graph.rules import cbm_abstraction
 from cbm.learning.vector_env import REWARD, EpisodeCounter, GymVectorEnv, VectorEnv, WorldVectorEnv, action_bounds
 
 GYMNASIUM = "gymnasium:"
-"""In front of the id of an environment that is none of ours."""
+"""Prefix of the id of an environment that is not built in."""
 DISTRACTORS = ("controllable distractor", "uncontrollable distractor")
 
 
 class TaskEnv(Protocol):
-    """An environment with its tasks: makes vector environments, and says what is known of the truth."""
+    """An environment with its tasks: makes vector environments, and provides the true graph if it is known."""
 
     name: str
     factors: Factors
@@ -30,7 +30,7 @@ class TaskEnv(Protocol):
 
     @property
     def exact(self) -> bool:
-        """Whether the state of a vector environment can be saved, so that a resumed run is the same run."""
+        """Whether the state of a vector environment can be saved, so that a resumed run gives the same results."""
         ...
 
     @property
@@ -41,7 +41,7 @@ class TaskEnv(Protocol):
 
     @property
     def truth(self) -> np.ndarray | None:
-        """(d, d+1) the graph that the oracle reads: the paper's where the world has it, else the physical one."""
+        """(d, d+1) the graph that the oracle uses: the paper's if the world has it, otherwise the physical one."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class WorldTaskEnv:
     exact = True
 
     def __init__(self, name: str, options: Mapping[str, Any] | None = None, world: World | None = None):
-        """`world`: the world itself, where it has been made already."""
+        """`world`: the world itself, if it exists already."""
         self.name = name
         self.world: World = world if world is not None else make_world(name, **(options or {}))
         self.factors, self.tasks = self.world.factors, self.world.tasks
@@ -75,7 +75,7 @@ class WorldTaskEnv:
 
 
 class GymTaskEnv:
-    """Any Gymnasium environment with a Box of actions; its one task is `reward`."""
+    """Any Gymnasium environment whose actions are a Box; its only task is `reward`."""
 
     exact = False
     tasks = (REWARD,)
@@ -84,7 +84,7 @@ class GymTaskEnv:
     truth: np.ndarray | None = None
 
     def __init__(self, name: str, options: Mapping[str, Any] | None = None):
-        """Option `names` calls the variables; else the environment does, by its spaces or as `variable_names`."""
+        """The option `names` names the variables; otherwise the environment's spaces or its `variable_names` do."""
         self.name = name
         given = dict(options or {})
         names = given.pop("names", None)
@@ -94,7 +94,7 @@ class GymTaskEnv:
         except gymnasium.error.Error as error:
             raise DataError(f"{name}: {error}") from None
         except (TypeError, ValueError, AssertionError, LookupError, ImportError) as error:
-            # an option or a value that it does not know, a module that is not installed
+            # an unknown option or value, or a module that is not installed
             raise DataError(f"{name}: cannot be made ({type(error).__name__}: {error})") from None
         action_bounds(env.action_space)
         names = names or getattr(env.unwrapped, "variable_names", None)
@@ -126,12 +126,12 @@ def check_task(task_env: TaskEnv, task: str) -> None:
 
 
 def oracle(task_env: TaskEnv, task: str) -> np.ndarray | None:
-    """(d,) booleans: the variables that the true graph says the task needs; None where no truth is known."""
+    """(d,) booleans: the variables that the task needs according to the true graph; None if that is unknown."""
     if task_env.truth is None or task not in task_env.truth_rewards:
         return None
     return cbm_abstraction(task_env.truth, task_env.truth_rewards[task])
 
 
 def distractors(factors: Factors) -> np.ndarray:
-    """(d,) booleans: variables that are there to distract, markers included."""
+    """(d,) booleans: variables that serve as distractors, including markers."""
     return np.array([v.group in DISTRACTORS or v.group.startswith("marker") for v in factors.variables])

@@ -1,7 +1,7 @@
-"""Many copies of one environment stepped at once: what a policy learns in and is evaluated on.
+"""Many copies of one environment stepped at once, for learning and for evaluation.
 
 `WorldVectorEnv` steps the batched functional worlds of this package, `GymVectorEnv` a list of Gymnasium environments. A
-copy whose episode is over starts a new one at once, and the row that ended it shows its last state: no row joins
+copy whose episode ends starts a new one at once; the row that ended the episode holds its last state, so no row joins
 two episodes.
 """
 
@@ -18,7 +18,7 @@ from cbm.envs.world import Rng, World
 from cbm.errors import DataError
 
 LONGEST = 1000
-"""Steps of an episode of a Gymnasium environment that sets no limit itself."""
+"""Steps per episode in a Gymnasium environment that sets no limit itself."""
 REWARD = "reward"
 """The only task of a Gymnasium environment."""
 
@@ -40,7 +40,7 @@ class Moves:
     success: dict[str, np.ndarray]
     """(n,) booleans of every task that can succeed."""
     terminated: np.ndarray
-    """(n,) booleans: an end state was reached, nothing can be earned after it."""
+    """(n,) booleans: an end state was reached, after which there is no reward."""
     truncated: np.ndarray
     """(n,) booleans: the episode was cut off by its time limit."""
     episode: np.ndarray
@@ -52,7 +52,7 @@ class Moves:
 
 
 class EpisodeCounter:
-    """Hands out episode numbers; vector environments that fill one replay share one."""
+    """Hands out episode numbers; vector environments that fill the same replay buffer share one."""
 
     def __init__(self, next: int = 0):
         self.next = next
@@ -63,31 +63,31 @@ class EpisodeCounter:
 
 
 class VectorEnv(Protocol):
-    """n copies, all within an episode."""
+    """n copies, each within an episode."""
 
     copies: int
     obs: np.ndarray
-    """(n, d) as it is now."""
+    """(n, d) current observations."""
     context: np.ndarray
-    """(n, c) as it is now."""
+    """(n, c) current contexts."""
 
     def step(self, action: np.ndarray) -> Moves: ...
 
     def saved(self) -> dict[str, Any]:
-        """Arrays and plain values from which `restore` goes on."""
+        """Arrays and plain values from which `restore` continues."""
         ...
 
     def restore(self, saved: dict[str, Any]) -> None: ...
 
     def close(self) -> None:
-        """No further step follows."""
+        """Called after the last step."""
         ...
 
 
 class WorldVectorEnv:
-    """Copies of a built-in world. Episodes end by the world's horizon only, so the end is a truncation.
+    """Copies of a built-in world. Episodes end only at the world's horizon, so every end is a truncation.
 
-    `staggered` copies begin at different times of their first episode, so that not all end at the same step.
+    `staggered` copies begin at different times of their first episode, so that they do not all end at the same step.
     """
 
     def __init__(
@@ -142,9 +142,9 @@ class WorldVectorEnv:
 
 
 class GymVectorEnv:
-    """Gymnasium environments with a Box of actions; a policy's [-1, 1] is stretched to its bounds.
+    """Gymnasium environments whose actions are a Box; a policy's [-1, 1] is scaled to its bounds.
 
-    What goes on inside an environment cannot be saved: after `restore`, all begin new episodes.
+    The internal state of an environment cannot be saved: after `restore`, all copies begin new episodes.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class GymVectorEnv:
 
 
 def action_bounds(space: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Smallest and largest action (a,), flat."""
+    """Lower and upper bounds of the action, (a,) each, flattened."""
     if not isinstance(space, gymnasium.spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         raise DataError(f"action space {' '.join(str(space).split())}: a Box of floats is needed to learn a policy")
     low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
@@ -232,7 +232,8 @@ def action_bounds(space: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _success(infos: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """`is_success` (or `success`) in the info, where any copy tells it: many do so at the end of an episode only."""
+    """`is_success` (or `success`) from the info, if any copy reports it: many environments do so only at an episode's
+    end."""
     values = [info.get("is_success", info.get("success")) for info in infos]
     known = [isinstance(value, bool | int | float | np.number | np.bool_) for value in values]
     return {REWARD: np.array([k and bool(value) for k, value in zip(known, values)])} if any(known) else {}
