@@ -1,10 +1,10 @@
-"""Independent jobs: pure functions from shared arrays to stored arrays, run wherever there is room.
+"""Independent jobs: pure functions from shared arrays to stored arrays, which can run anywhere.
 
-A job names a function of this package and its options. It reads arrays that all jobs share, and it returns
-arrays that are stored under its key. Because a job is pure and has one thread, its result is the same in this
-process, in a worker process, or on another machine; and a run that was stopped goes on where it was.
+A job names a function of this package and its options. It reads arrays that all jobs share and returns arrays, which
+are stored under its key. Because a job is pure and single-threaded, its result is the same in this process, in a worker
+process, or on another machine; and an interrupted run can be resumed.
 
-`open_executor("local")` gives processes of this machine, `open_executor("ray")` and `"ray:HOST:PORT"` a cluster.
+`open_executor("local")` uses processes of this machine, `open_executor("ray")` and `"ray:HOST:PORT"` a cluster.
 """
 
 from cbm.jobs.executor import Event, Executor, Failure, Retry

@@ -1,4 +1,4 @@
-"""Tiny jobs with known outcomes, with which the tests check the pool itself."""
+"""Tiny jobs with known outcomes, with which the tests check the executors."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from cbm.jobs.shared import Shared
 
 
 def scale(shared: Shared, name: str, by: float) -> dict[str, np.ndarray]:
-    """A shared array times a number, and the number."""
+    """A shared array multiplied by a number, and the number."""
     return {"scaled": shared[name] * by, "by": np.array(by)}
 
 
 def fail(shared: Shared, message: str, data: bool = False) -> dict[str, np.ndarray]:
-    """Raise a DataError or, by default, an error that is not the user's."""
+    """Raise a DataError if `data`, otherwise an error that is not the user's fault."""
     raise DataError(message) if data else ZeroDivisionError(message)
 
 
 def fail_to_write(shared: Shared) -> dict[str, np.ndarray]:
-    """Raise what a full disk raises."""
+    """Raise the error of a full disk."""
     raise WriteError("cannot write x: no room")
 
 
 def die(shared: Shared, once: str = "") -> dict[str, np.ndarray]:
-    """Kill this process; with a file name only if the file is not there yet."""
+    """Kill this process; with a file name, only if the file does not exist yet."""
     marker = Path(once)
     if not once or not marker.exists():
         if once:
@@ -41,13 +41,13 @@ def die(shared: Shared, once: str = "") -> dict[str, np.ndarray]:
 
 
 def sleep(shared: Shared, seconds: float) -> dict[str, np.ndarray]:
-    """Be busy for so long."""
+    """Do nothing for that many seconds."""
     time.sleep(seconds)
     return {"seconds": np.array(seconds)}
 
 
 def stamp(shared: Shared, folder: str, seconds: float = 0.0) -> dict[str, np.ndarray]:
-    """Leave a file that says that this ran, so that tests can count."""
+    """Create a file that shows that this ran, so that tests can count runs."""
     time.sleep(seconds)
     (Path(folder) / f"{os.getpid()}-{time.monotonic_ns()}").touch()
     return {"ran": np.array(True)}

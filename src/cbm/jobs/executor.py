@@ -1,8 +1,8 @@
-"""What runs jobs, whoever runs them: order, retries, fencing, deadlines and progress are the same everywhere.
+"""What all executors share: order, retries, fencing, deadlines and progress.
 
-An executor begins attempts and reports how they end; this module decides what that means. Each attempt has a token
-of its own. A result is stored only if it carries the token of its job's current attempt, so an attempt that was
-given up for lost (a cut link, a node that did not answer) can end whenever it likes and changes nothing.
+An executor starts attempts and reports how they end; this module decides what follows. Each attempt has its own token.
+A result is stored only if it carries the token of its job's current attempt, so an attempt that was given up for lost
+(a cut link, a node that did not answer) can end at any time without effect.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Ending = Literal["done", "raised", "lost"]
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try of a job."""
+    """One attempt at a job."""
 
     job: Job
     number: int
-    """1 for the first try."""
+    """1 for the first attempt."""
     token: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
@@ -42,17 +42,17 @@ class Outcome:
 
     token: str
     ending: Ending
-    """done: its result is at hand. raised: the job's own error. lost: whoever ran it is gone."""
+    """done: its result is available. raised: the job raised an error. lost: its worker is gone."""
     message: str | None = None
     """The text of the error, or how a lost attempt ended."""
     trace: str = ""
     cause: Cause = "other"
-    """Of the job's own error; after "data" and "write" another try would end in the same way."""
+    """Cause of the job's own error; after "data" and "write" another attempt would fail in the same way."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A job that was given up."""
+    """A job that failed for good."""
 
     key: str
     error: Exception
@@ -65,13 +65,13 @@ class Retry:
     """How often a job is tried again: after an error of its own, and after its worker was lost."""
 
     raised: int = 0
-    """Jobs are pure, so an error comes back, unless it was for want of memory or disk."""
+    """Jobs are pure, so an error recurs, unless memory or disk was short."""
     lost: int = 1
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a job, for whoever shows progress."""
+    """A change in the state of a job, for progress displays."""
 
     kind: Literal["started", "done", "retried", "failed"]
     key: str
@@ -87,7 +87,7 @@ class Executor(ABC):
     """Runs jobs. One `run` at a time; close it, or use it in a `with` block."""
 
     remote = False
-    """Whether jobs may run where this machine's files are not."""
+    """Whether jobs may run where this machine's files are not available."""
 
     def __enter__(self) -> Self:
         return self
@@ -107,11 +107,11 @@ class Executor(ABC):
         retry: Retry | None = None,
         failures: list[Failure] | None = None,
     ) -> Results:
-        """Results by key, in the order of `jobs`; what the store already has is not run again.
+        """Results by key, in the order of `jobs`; jobs whose results are in the store are not run again.
 
-        After `deadline` (a value of `time.monotonic()`) no job starts, running ones are stopped, and the results
-        lack them. Without `failures` the first job that fails for good stops the others, and what is finished by then
-        stays in the store; with it, failed jobs are added to it and the others go on.
+        After `deadline` (a value of `time.monotonic()`) no job starts, running ones are stopped, and their results are
+        missing. Without `failures` the first job that fails for good stops the others, and finished results stay in the
+        store; with it, failed jobs are appended to it and the others continue.
         """
         _check_keys(jobs)
         batch = _Batch(jobs, Shared(shared), store, deadline, progress, watch, retry or self.usual_retry(), failures)
@@ -120,7 +120,7 @@ class Executor(ABC):
                 self._prepare(batch.shared, store)
                 self._work(batch)
         finally:
-            # Still running are only those that the deadline, an error or Ctrl-C leaves behind.
+            # Attempts still run here only after the deadline, an error or Ctrl-C.
             for attempt in batch.running.values():
                 self._abandon(attempt)
             self._finish_run()
@@ -137,31 +137,31 @@ class Executor(ABC):
                 return
             attempt = batch.running.pop(outcome.token, None)
             if attempt is None:
-                self._discard(outcome.token)  # of an attempt that was given up: its job belongs to another one now
+                self._discard(outcome.token)  # of an abandoned attempt: its job has another one now
             elif outcome.ending == "done":
                 self._keep(attempt, batch.store)
                 batch.finish(attempt)
             else:
                 self._discard(outcome.token)
-                batch.stumble(attempt, outcome)
+                batch.retry_or_fail(attempt, outcome)
 
     def usual_retry(self) -> Retry:
         return Retry()
 
     @property
     def processes(self) -> list[int]:
-        """Process ids of the workers on this machine, where there are such."""
+        """Process ids of the workers on this machine, if there are any."""
         return []
 
     # What an executor adds
 
     @abstractmethod
     def close(self) -> None:
-        """End all workers. A later `run` would start new ones."""
+        """Stop all workers. A later `run` would start new ones."""
 
     @abstractmethod
     def _slots(self) -> int:
-        """How many attempts may run at a time."""
+        """Number of attempts that may run at a time."""
 
     def _prepare(self, shared: Shared, store: Store) -> None:  # noqa: B027
         """Called before the first attempt of a `run`."""
@@ -179,18 +179,18 @@ class Executor(ABC):
 
     @abstractmethod
     def _discard(self, token: str) -> None:
-        """Forget whatever an attempt has left behind."""
+        """Delete whatever an attempt has left behind."""
 
     @abstractmethod
     def _abandon(self, attempt: Attempt) -> None:
-        """Stop a running attempt, and forget it."""
+        """Stop a running attempt and discard its result."""
 
     def _finish_run(self) -> None:  # noqa: B027
         """Called after the last attempt of a `run`, however it ended."""
 
 
 class _Batch:
-    """The jobs of one `run`: what is to do, what runs under which token, what is finished, what went wrong."""
+    """The jobs of one `run`: which are waiting, running (by token), finished and failed."""
 
     def __init__(
         self,
@@ -230,8 +230,8 @@ class _Batch:
         if self.progress is not None:
             self.progress(len(self.results), self.total)
 
-    def stumble(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Try again, or give the job up."""
+    def retry_or_fail(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Try the job again, or record its failure."""
         key, kind = attempt.job.key, outcome.ending
         self.mishaps[key, kind] = times = self.mishaps.get((key, kind), 0) + 1
         allowed = self.retry.lost if kind == "lost" else self.retry.raised

@@ -1,4 +1,4 @@
-"""What the files of jobs have in common: safe names, and arrays that need no pickle."""
+"""What all files of jobs share: safe names, and arrays that need no pickle."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")  # 200: with suffix and temporary n
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse what is not safe as the name of a file on every system."""
+    """Refuse names that are not safe as file names on every system."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"{what} must be 1 to 200 letters, digits, '.', '_' or '-', not {name!r}")
 
 
 def plain_arrays(arrays: Mapping[str, Any], what: str) -> dict[str, np.ndarray]:
-    """The same as plain arrays of numbers, booleans or text: nothing that would need pickle."""
+    """The same as plain arrays of numbers, booleans or text, none of which needs pickle."""
     if not isinstance(arrays, Mapping):
         raise TypeError(f"{what} must be a dict of arrays, not {type(arrays).__name__}")
     for name in arrays:

@@ -18,7 +18,7 @@ from cbm.jobs.files import check_name, plain_arrays
 from cbm.jobs.shared import Shared
 
 Cause = Literal["data", "write", "other"]
-"""Of a job's error: its input, a write that failed, or anything else. The first two come back if it is tried again."""
+"""Cause of a job's error: its input, a failed write, or anything else. The first two would recur in another attempt."""
 _FUNCTION = re.compile(r"cbm(\.[A-Za-z_]\w*)+:[A-Za-z_]\w*", re.ASCII)
 
 
@@ -29,9 +29,9 @@ class Job:
     key: str
     """Name of the result, unique within a store and safe as a file name."""
     function: str
-    """`package.module:function`. It must be in the package cbm: a request never runs anyone else's code."""
+    """`package.module:function`. It must be in the package cbm: a request never runs code from elsewhere."""
     options: dict[str, Any]
-    """Keyword arguments. JSON values only, since they are sent to other processes as text."""
+    """Keyword arguments. Only JSON values, since they are sent to other processes as text."""
 
     def __post_init__(self) -> None:
         check_name(self.key, "a job's key")
@@ -48,7 +48,7 @@ class Job:
         return json.dumps(self.options, allow_nan=False)
 
     def call(self, shared: Shared) -> dict[str, np.ndarray]:
-        """Run the function here, with one thread and with the options as another process would get them."""
+        """Run the function here, with one thread and with the options as another process would receive them."""
         module, name = self.function.split(":")
         function = getattr(importlib.import_module(module), name)
         with _one_torch_thread():
@@ -71,7 +71,7 @@ def job_error(key: str, cause: Cause, message: str, trace: str) -> Exception:
 
 @contextmanager
 def _one_torch_thread() -> Iterator[None]:
-    """With more threads torch adds in another order, and rounds differently. Torch is not imported for this."""
+    """With more threads torch sums in another order and rounds differently. Does not import torch."""
     torch = sys.modules.get("torch")
     if torch is None:
         yield

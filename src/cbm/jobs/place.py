@@ -1,4 +1,4 @@
-"""Where jobs run: `local`, `ray` or `ray:HOST:PORT`, as the option `--on` has it."""
+"""Where jobs run: `local`, `ray` or `ray:HOST:PORT`, the values of the option `--on`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLACE = re.compile(r"local|ray(:(?P<address>[\w.\-\[\]:]+:\d+))?")
 
 
 def check_place(on: str) -> None:
-    """Refuse a place that does not exist, or that needs something that is not installed; nothing is imported."""
+    """Refuse a place that does not exist, or whose package is not installed; nothing is imported."""
     if not _PLACE.fullmatch(on):
         raise DataError(f"--on: must be local, ray or ray:HOST:PORT, not {on!r}")
     if on != "local" and find_spec("ray") is None:
@@ -22,7 +22,7 @@ def check_place(on: str) -> None:
 
 
 def open_executor(on: str = "local", workers: int | None = None) -> Executor:
-    """The executor for a place. `workers` left out: one for each core of this machine, or all of the cluster."""
+    """The executor for a place. `workers` None: one per core of this machine, or all cores of the cluster."""
     check_place(on)
     if on == "local":
         return local_executor(default_workers() if workers is None else workers)

@@ -1,7 +1,7 @@
 """Runs jobs in this process or in worker processes.
 
-The processes come from `subprocess` and not from `multiprocessing`, which would import the user's script again
-and fail where it lacks `if __name__ == "__main__"`.
+The processes come from `subprocess` instead of `multiprocessing`, which would import the user's script again and fail
+if it lacks `if __name__ == "__main__"`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cbm.jobs.shared import Shared
 from cbm.jobs.store import Store
 
 ONE_THREAD = ("OMP", "OPENBLAS", "MKL", "NUMEXPR")
-_PATIENCE = 1.0  # seconds between two looks at the clock while jobs run
+_PATIENCE = 1.0  # seconds between two checks of the clock while jobs run
 _PACKAGE_ROOT = Path(__file__).parents[2]
 
 
@@ -45,7 +45,7 @@ def default_workers() -> int:
 class InProcess(Executor):
     """One job after another in this process, for tests, for debugging, and where a job is already a process.
 
-    Torch is held to one thread; numpy's own threads are as `OMP_NUM_THREADS` was at its import.
+    Torch is limited to one thread; numpy's own threads are those that `OMP_NUM_THREADS` set at its import.
     """
 
     workers = 0
@@ -88,17 +88,17 @@ class InProcess(Executor):
 
 
 class Processes(Executor):
-    """At most `workers` processes of one thread each.
+    """At most `workers` single-threaded processes.
 
     Workers start when there is work, and stay for the next `run` until the executor is closed. A worker writes its
-    result to a file of its attempt, next to the results; only this process gives it the name of a result.
+    result to a file of its attempt, next to the results; only this process renames it to a result.
     """
 
     def __init__(self, workers: int) -> None:
         if workers < 1:
             raise ValueError(f"workers must be 1 or more, not {workers}")
         self.workers = workers
-        self._alive: dict[int, _Worker] = {}  # by a number that is never used twice, unlike a process id
+        self._alive: dict[int, _Worker] = {}  # by a number that is never reused, unlike a process id
         self._numbers = itertools.count()
         self._messages: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
         self._shared: Path | None = None
@@ -135,7 +135,7 @@ class Processes(Executor):
         request: dict[str, Any] = {"key": job.key, "function": job.function, "options": job.options}
         request |= {"shared": str(self._shared), "out": str(self._landing.attempt_file(job.key, attempt.token))}
         worker.attempt = attempt
-        with suppress(BrokenPipeError):  # it has died; the thread that listens to it says so
+        with suppress(BrokenPipeError):  # it has died; its listener thread reports that
             worker.process.stdin.write(json.dumps(request).encode() + b"\n")
             worker.process.stdin.flush()
 
@@ -144,7 +144,7 @@ class Processes(Executor):
             number, line = message
             worker = self._alive.get(number)
             if worker is None or worker.attempt is None:
-                continue  # the last sign of a worker that was stopped
+                continue  # the last message of a worker that was stopped
             attempt, worker.attempt = worker.attempt, None
             if not line:
                 return self._lost(number, attempt)
@@ -156,10 +156,10 @@ class Processes(Executor):
         return None
 
     def _lost(self, number: int, attempt: Attempt) -> Outcome:
-        """A worker that ended by itself."""
+        """A worker that ended on its own."""
         process = self._alive[number].process
         with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=10)  # its pipe closes a moment before it has ended
+            process.wait(timeout=10)  # its pipe closes shortly before it ends
         self._stop(number)
         self._forget(attempt)
         return Outcome(attempt.token, "lost", ending_of(process.returncode))
@@ -172,7 +172,7 @@ class Processes(Executor):
             self._landing.file(attempt.job.key).unlink()
 
     def _discard(self, token: str) -> None:
-        pass  # a worker that reports an error has written nothing, and one that was stopped is tidied up after
+        pass  # a failed attempt wrote nothing; `_forget` cleans up after a stopped one
 
     def _abandon(self, attempt: Attempt) -> None:
         for number, worker in list(self._alive.items()):
@@ -185,14 +185,14 @@ class Processes(Executor):
         self._landing.attempt_file(attempt.job.key, attempt.token).unlink(missing_ok=True)
 
     def _worker(self, fresh: bool) -> _Worker:
-        """An idle worker or, if there is none or a fresh one is needed, a new one."""
+        """An idle worker; a new one if there is none or `fresh` is set."""
         for number, worker in list(self._alive.items()):
             if worker.attempt is None and worker.process.poll() is not None:
-                self._stop(number)  # somebody ended it between two runs
+                self._stop(number)  # it was ended between two runs
             elif worker.attempt is None and not fresh:
                 return worker
             elif worker.attempt is None and len(self._alive) >= self.workers:
-                self._stop(number)  # makes room for the fresh one
+                self._stop(number)  # make room for the new one
         number = next(self._numbers)
         self._alive[number] = _Worker.start(number, self._messages)
         return self._alive[number]
@@ -212,14 +212,14 @@ class Processes(Executor):
         process.kill()
         process.wait()
         assert process.stdin is not None
-        with suppress(OSError):  # it may still hold bytes for a reader that is gone
+        with suppress(OSError):  # it may still contain bytes for a reader that is gone
             process.stdin.close()
         self._alive[number].listener.join(timeout=_PATIENCE)  # longer only if a job left a child that holds the pipe
         del self._alive[number]
 
 
 def local_executor(workers: int) -> Executor:
-    """At most `workers` processes of one thread each; 0 runs the jobs in this process."""
+    """At most `workers` single-threaded processes; 0 runs the jobs in this process."""
     if workers < 0:
         raise ValueError(f"workers must be 0 or more, not {workers}")
     return Processes(workers) if workers else InProcess()
@@ -227,7 +227,7 @@ def local_executor(workers: int) -> Executor:
 
 @dataclass
 class _Worker:
-    """A worker process, the thread that passes its replies on, and the attempt it is busy with."""
+    """A worker process, the thread that forwards its replies, and its current attempt."""
 
     process: subprocess.Popen[bytes]
     listener: threading.Thread
@@ -236,7 +236,7 @@ class _Worker:
     @classmethod
     def start(cls, number: int, messages: SimpleQueue[tuple[int, bytes]]) -> _Worker:
         # -P: a file in the current directory must not hide a module.
-        # A session of its own: Ctrl-C in the terminal reaches the parent alone, which stops its workers.
+        # A session of its own: Ctrl-C in the terminal reaches only the parent, which stops its workers.
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "cbm.jobs.worker"],
             stdin=subprocess.PIPE,
@@ -245,7 +245,7 @@ class _Worker:
             start_new_session=True,
         )
         assert process.stdout is not None
-        # The thread knows the pipe and not the pool, so that a pool nobody closed can be collected.
+        # The thread refers to the pipe and not to the pool, so that an unclosed pool can be garbage-collected.
         listener = threading.Thread(target=_listen, args=(process.stdout, number, messages), daemon=True)
         listener.start()
         return cls(process, listener)
@@ -254,7 +254,7 @@ class _Worker:
 def _listen(replies: BinaryIO, number: int, messages: SimpleQueue[tuple[int, bytes]]) -> None:
     with replies:
         for line in replies:
-            if line.endswith(b"\n"):  # else the worker died while it wrote
+            if line.endswith(b"\n"):  # otherwise the worker died while writing
                 messages.put((number, line))
     messages.put((number, b""))
 

@@ -1,8 +1,8 @@
-"""Runs jobs on Ray: on this machine or on a cluster. Imported only where `--on ray` asks for it.
+"""Runs jobs on Ray: on this machine or on a cluster. Imported only if `--on ray` is given.
 
-Ray gets each attempt as a task that it must not repeat by itself: the retries, and who may store a result, are decided
+Ray gets each attempt as a task that it must not retry by itself: retries, and whose result may be stored, are decided
 by the attempt's token (`cbm.jobs.executor`). Shared arrays are put into the object store once and reach each node that
-needs them; results come back as the bytes of the file they become. No disk is shared.
+needs them; results return as the bytes of the file that they become. No shared disk is needed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from cbm.jobs.pool import worker_environment
 from cbm.jobs.shared import Shared
 from cbm.jobs.store import Store, packed
 
-PATIENCE = 1.0  # seconds between two looks at the clock while jobs run
+PATIENCE = 1.0  # seconds between two checks of the clock while jobs run
 COUNT_EVERY = 5.0  # seconds between two counts of the cluster's cores
-FETCH = 60.0  # seconds for a result that is finished to arrive, after which its node counts as lost
+FETCH = 60.0  # seconds for a finished result to arrive, after which its node counts as lost
 KEEP_ALIVE = {
     "health_check_initial_delay_ms": 5000,
     "health_check_period_ms": 2000,
@@ -38,8 +38,8 @@ KEEP_ALIVE = {
     "grpc_client_keepalive_time_ms": 3000,
     "grpc_client_keepalive_timeout_ms": 5000,
 }
-"""A link that is cut makes no sound. With Ray's own settings a driver waits for minutes; with these a node that does
-not answer is given up within half a minute. A cluster that is started by hand gets them from its environment, as
+"""A cut link gives no sign. With Ray's own settings a driver waits for minutes; with these a node that does not answer
+is given up within half a minute. A cluster that is started by hand gets them from its environment, as
 RAY_health_check_period_ms=2000 and so on."""
 
 
@@ -60,7 +60,7 @@ class RayExecutor(Executor):
         self._environment = {"env_vars": worker_environment()}
 
     def usual_retry(self) -> Retry:
-        """A node that goes away is not the job's fault."""
+        """Losing a node is not the job's fault."""
         return Retry(raised=0, lost=5)
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class RayExecutor(Executor):
         return cores
 
     def _prepare(self, shared: Shared, store: Store) -> None:
-        """Put what is new into the object store; what was replaced is another file under the same name."""
+        """Put new arrays into the object store; a replaced array is another file under the same name."""
         names = shared.names()
         for name in names:
             state = shared.file(name).stat()
@@ -113,7 +113,7 @@ class RayExecutor(Executor):
         except exceptions.OutOfMemoryError:
             return Outcome(token, "lost", "by Ray, since its node ran out of memory")
         except (exceptions.RayError, TimeoutError) as error:
-            # Ray goes on with identifiers and advice: that is in the log.
+            # Ray adds identifiers and advice: these are in the log.
             reason = str(error).strip().partition("\n")[0].partition(". ")[0]
             return Outcome(token, "lost", f"on Ray: {type(error).__name__}: {reason}", trace=str(error))
         if isinstance(reply, bytes):
@@ -136,7 +136,7 @@ class RayExecutor(Executor):
 
 
 def connect(address: str | None, workers: int | None = None) -> None:
-    """Join the cluster at `address`, or the one that RAY_ADDRESS names, or start one on this machine."""
+    """Join the cluster at `address`, or the one named by RAY_ADDRESS, or start one on this machine."""
     for name, value in KEEP_ALIVE.items():
         os.environ.setdefault(f"RAY_{name}", str(value))
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
@@ -144,7 +144,7 @@ def connect(address: str | None, workers: int | None = None) -> None:
         if address or os.environ.get("RAY_ADDRESS"):
             ray.init(address=address, **quiet)
         else:
-            # "local": else Ray looks for traces of a cluster that may be gone, or that has its own number of cores.
+            # Without "local", Ray looks for traces of a cluster that may be gone or have another number of cores.
             ray.init(address="local", include_dashboard=False, num_cpus=workers, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -155,7 +155,7 @@ def connect(address: str | None, workers: int | None = None) -> None:
 
 @ray.remote(num_cpus=1, max_retries=0)
 def _task(request: dict[str, Any], arrays: dict[str, ray.ObjectRef]) -> bytes | tuple[Cause, str, str]:
-    """One attempt; returns the packed result or, for an error, its cause, its text and the trace."""
+    """One attempt; returns the packed result or, after an error, its cause, message and traceback."""
     try:
         if request["version"] != cbm.__version__:
             raise DataError(f"this node has cbm {cbm.__version__}, the command runs cbm {request['version']}")
@@ -166,7 +166,7 @@ def _task(request: dict[str, Any], arrays: dict[str, ray.ObjectRef]) -> bytes | 
 
 
 class ObjectStore(Shared):
-    """Shared arrays in Ray's object store, read-only; each comes to this node when it is first used."""
+    """Shared arrays in Ray's object store, read-only; each is fetched to this node when first used."""
 
     def __init__(self, refs: Mapping[str, ray.ObjectRef]) -> None:
         self._refs = refs

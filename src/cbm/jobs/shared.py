@@ -1,4 +1,4 @@
-"""Arrays that all jobs of a run read. They are on disk once and mapped into every process, not sent to it."""
+"""Arrays that all jobs of a run read. They are on disk once and memory-mapped by every process, not sent to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cbm.runs.files import atomic_file
 
 
 class Shared:
-    """The arrays `<name>.npy` of one directory, read-only; each is mapped when it is first used."""
+    """The arrays `<name>.npy` of one directory, read-only; each is mapped when first used."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
@@ -24,7 +24,7 @@ class Shared:
 
     @classmethod
     def write(cls, path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> Shared:
-        """Add arrays to the directory. One that replaces another leaves those who read the old one undisturbed."""
+        """Add arrays to the directory. Replacing one does not affect processes that are reading the old one."""
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
         for name, array in plain_arrays(arrays, "shared arrays").items():

@@ -19,14 +19,14 @@ from cbm.jobs.files import check_name, plain_arrays
 from cbm.runs.files import atomic_file, atomic_write_bytes, write_failed
 
 _DIGEST = "sha256"
-_ABANDONED = 600.0  # seconds without a write, after which a temporary file belongs to nobody
+_ABANDONED = 600.0  # seconds without a write after which a temporary file is considered abandoned
 
 
 class Store:
     """One `<key>.npz` per result in a directory; without a directory the results stay in memory.
 
-    A key stands for one job with all its options and data: who changes those must change the key or the
-    directory, since a stored result is never computed again.
+    A key stands for one job with all its options and data: if these change, the key or the directory must change too,
+    since a stored result is never computed again.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
@@ -60,7 +60,7 @@ class Store:
             raise DataError(f"cannot read {file}: {error.strerror or error}") from error
         try:
             return unpacked(data)
-        except Exception as error:  # whatever numpy and zipfile raise on damaged bytes, and that is nearly everything
+        except Exception as error:  # numpy and zipfile may raise almost anything on damaged bytes
             file.unlink(missing_ok=True)
             warnings.warn(f"{file} is damaged ({error}); it is removed and its job counts as not done", stacklevel=2)
             return None
@@ -75,7 +75,7 @@ class Store:
                 pack(target, plain)
 
     def put_packed(self, key: str, data: bytes) -> None:
-        """A result as another machine packed it; it is looked at before it is kept."""
+        """Store a result packed by another machine, after checking it."""
         check_name(key, "a job's key")
         arrays = unpacked(data)
         if self.path is None:
@@ -84,24 +84,24 @@ class Store:
             atomic_write_bytes(self.file(key), data)
 
     def file(self, key: str) -> Path:
-        """Where the result is."""
+        """Path of the result."""
         assert self.path is not None
         return self.path / f"{key}.npz"
 
     def attempt_file(self, key: str, token: str) -> Path:
-        """Where one attempt at a job may write its result, so that it need not go through a pipe."""
+        """Path to which one attempt at a job may write its result, so that it need not go through a pipe."""
         assert self.path is not None
         return self.path / f".{key}.npz.{token}.tmp"
 
     def adopt(self, key: str, token: str) -> None:
-        """The result of this attempt becomes that of the job."""
+        """Make the result of this attempt that of the job."""
         try:
             os.replace(self.attempt_file(key, token), self.file(key))
         except OSError as error:
             raise write_failed(self.file(key), error) from error
 
     def _sweep(self) -> None:
-        """Remove what killed processes left; by age, since the process may run on another machine."""
+        """Remove files left by killed processes; by age, since a process may run on another machine."""
         assert self.path is not None
         for file in self.path.glob(".*.npz.*.tmp"):
             try:

@@ -1,7 +1,7 @@
 """A worker process: one JSON request per line on stdin, one JSON reply per line on stdout.
 
-Started by `cbm.jobs.pool` as `python -m cbm.jobs.worker`. It has no state between jobs and may be killed at any
-time. It ends when its stdin closes, which also happens when the parent is killed.
+Started by `cbm.jobs.pool` as `python -m cbm.jobs.worker`. It has no state between jobs and may be killed at any time.
+It ends when its stdin closes, which also happens when the parent is killed.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def main() -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Run one job and write its result to `request["out"]`; never raises for what the job does."""
+    """Run one job and write its result to `request["out"]`; errors of the job are reported, not raised."""
     try:
         job = Job(request["key"], request["function"], request["options"])
-        # Opened anew for every job: the arrays may have been replaced since the last one.
+        # Reopened for every job: the arrays may have been replaced since the last one.
         write_attempt(Path(request["out"]), job.call(Shared(request["shared"])))
     except (Exception, SystemExit) as error:
         with suppress(OSError):
@@ -64,7 +64,7 @@ def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _listen(requests: BinaryIO, lines: SimpleQueue[bytes]) -> None:
-    """A thread of its own, so that a busy worker notices too when the parent closes the pipe or dies."""
+    """Runs in a thread, so that a busy worker also notices when the parent closes the pipe or dies."""
     for line in requests:
         lines.put(line)
     os._exit(0)

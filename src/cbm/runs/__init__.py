@@ -1,1 +1,1 @@
-"""What runs leave on disk."""
+"""Run directories: files, locks, checkpoints and trackers."""

@@ -1,8 +1,8 @@
-"""Checkpoints: a tree of tensors, arrays and plain values in one safetensors file whose damage is noticed.
+"""Checkpoints: a tree of tensors, arrays and plain values in one safetensors file, with damage detection.
 
-The tensors are the file's own, by their place in the tree; all other values are JSON in its header, beside a digest of
-both, with names, types and shapes. Two generations are kept, so that a damaged newest one costs some work and not the
-run. Loading runs no code. Discovery and learning write the same format.
+Tensors are stored by their place in the tree; all other values are JSON in the header, next to a digest of both that
+covers names, types and shapes. Two generations are kept, so that a damaged newest one costs some work but not the run.
+Loading runs no code. Discovery and learning use the same format.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from cbm.runs.files import atomic_write_bytes
 FORMAT = "1"
 GENERATIONS = 2
 ARRAY = "$array"
-"""Marks a place in the JSON part where a tensor belongs."""
+"""Marks a place in the JSON part to which a tensor belongs."""
 Loaded = TypeVar("Loaded")
 
 
 class Damaged(Exception):
-    """A file is not what was written, or not what is wanted."""
+    """A file is not what was written, or does not fit the run."""
 
 
 def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
@@ -59,7 +59,7 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """The plain values alone, without a look at the tensors."""
+    """The plain values only, without reading the tensors."""
     with fitting(path):
         values = json.loads(_header(path)["values"])
         if not isinstance(values, dict):
@@ -69,7 +69,7 @@ def read_values(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def fitting(path: Path | str) -> Iterator[None]:
-    """What a state raises that is not of this run: names that are missing, other types and other shapes."""
+    """Turns errors caused by a state of another run (missing names, other types or shapes) into `Damaged`."""
     try:
         yield
     except Damaged:
@@ -81,7 +81,7 @@ def fitting(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def usable(path: Path) -> Iterator[None]:
-    """`fitting`, where there is nothing older to go back to: what does not fit is bad input."""
+    """Like `fitting`, if there is no older state to fall back on: a state that does not fit is bad input."""
     try:
         with fitting(path):
             yield
@@ -90,7 +90,7 @@ def usable(path: Path) -> Iterator[None]:
 
 
 def copy_tensor(target: Tensor, source: Mapping[str, Tensor], name: str) -> None:
-    """Into a parameter, in place; a plain copy would stretch a tensor of another shape."""
+    """Copy into a parameter, in place; a plain copy would broadcast a tensor of another shape."""
     if name not in source:
         raise KeyError(f"{name} is missing")
     if source[name].shape != target.shape:
@@ -100,10 +100,10 @@ def copy_tensor(target: Tensor, source: Mapping[str, Tensor], name: str) -> None
 
 
 class Generations:
-    """The numbered checkpoints of one run, `checkpoint/00020000.safetensors` and the one before."""
+    """The numbered checkpoints of one run: `checkpoint/00020000.safetensors` and the one before."""
 
     def __init__(self, directory: Path, check: Callable[[], None] | None = None):
-        """`check` is called before every write, and stops one who no longer owns the run."""
+        """`check` is called before every write, and raises if the run has another owner."""
         self.directory = directory
         self.check = check or (lambda: None)
 
@@ -118,14 +118,14 @@ class Generations:
         self.keep(GENERATIONS)
 
     def keep(self, count: int) -> None:
-        """Remove older ones, and files that a kill cut short."""
+        """Remove older checkpoints, and files cut short by a kill."""
         for path in (*self.paths()[count:], *self.directory.glob(".*.tmp")):
             path.unlink(missing_ok=True)
 
     def load(self, use: Callable[[dict[str, Any]], Loaded]) -> Loaded | None:
-        """`use` of the newest tree that is sound and that it can use; None where nothing was ever saved.
+        """`use` of the newest tree that is undamaged and fits; None if nothing was ever saved.
 
-        Says on the error stream when it had to pass one over.
+        Reports on the error stream if a newer tree had to be skipped.
         """
         problems = []
         for path in self.paths():
@@ -157,7 +157,7 @@ def _header(path: Path) -> dict[str, str]:
 
 
 def _split(tree: Any) -> tuple[dict[str, Tensor], Any]:
-    """Tensors by their place in the tree, and the tree with a mark in each of these places."""
+    """Tensors by their place in the tree, and the tree with a mark at each of these places."""
     tensors: dict[str, Tensor] = {}
 
     def walk(node: Any, place: str) -> Any:

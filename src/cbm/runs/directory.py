@@ -1,8 +1,8 @@
-"""The run directory: what was asked for, one owner, files that are whole, a result when it is finished.
+"""The run directory: its configuration, one owner, complete files, and a result when it is finished.
 
-Every command that works for longer keeps its run in one of these. The same command again finds by `config.json` that
-it is the same one, and goes on; another command is refused. What is in a directory is never removed but by its owner,
-and by that only if it has just made the directory and the input turned out to be unusable.
+Every longer command keeps its run in such a directory. By `config.json` the same command recognises its run and
+continues it; another command is refused. Only the owner removes anything from a directory, and removes the directory
+itself only if it has just created it and the input turned out to be unusable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cbm.runs.files import append_line, atomic_write_text, read_json, sweep_temp
 from cbm.runs.lock import Lock
 
 SCHEMA = 1
-"""Of config.json and of everything beside it; goes up when files of before cannot be gone on with."""
+"""Version of config.json and of the files beside it; increased when older runs cannot be continued."""
 CONFIG, RESULT, CHECKPOINT = "config.json", "result.json", "checkpoint"
 ABOUT_THE_PROGRAM = ("version",)
 """Entries of config.json that may differ between a run and its continuation."""
@@ -62,7 +62,7 @@ class RunDirectory:
 
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """Make the directory, be its only owner, and write config.json; afterwards it is anyone's again."""
+        """Create the directory, be its only owner, and write config.json; released afterwards."""
         made = make_directories(self.path)
         self.lock.take()
         try:
@@ -81,12 +81,12 @@ class RunDirectory:
             remove_empty(made)
 
     def holds_work(self) -> bool:
-        """Whether anything would be lost with the directory that the next attempt does not make in a moment."""
+        """Whether the directory contains anything that the next attempt could not recreate in a moment."""
         kept = (*self.checkpoint.glob("*.safetensors"), *self.checkpoint.glob("jobs/*"))
         return (self.path / RESULT).exists() or bool(kept)
 
     def sweep(self) -> None:
-        """Remove what writers that were killed left behind."""
+        """Remove what killed writers left behind."""
         sweep_temporary(self.path.rglob(".*.tmp"))
 
     # Writing, by the owner alone
@@ -104,7 +104,7 @@ class RunDirectory:
 
 
 def make_directories(path: Path) -> list[Path]:
-    """Make a directory and its parents; those that were made, innermost first."""
+    """Create a directory and its parents; returns those that were created, innermost first."""
     made: list[Path] = []
     try:
         for place in (*reversed(path.parents), path):
@@ -123,7 +123,7 @@ def make_directories(path: Path) -> list[Path]:
 
 
 def remove_empty(directories: Iterable[Path]) -> None:
-    """Those of them in which nothing is, innermost first."""
+    """Remove those of the directories that are empty, innermost first."""
     for directory in directories:
         try:
             directory.rmdir()
@@ -138,7 +138,7 @@ def _without(config: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 
 def differences(stored: Any, expected: Any, place: str = "") -> list[str]:
-    """Where two configurations differ, each as `settings.sac.batch 256, not 128`."""
+    """The differences of two configurations, each as `settings.sac.batch 256, not 128`."""
     if isinstance(stored, dict) and isinstance(expected, dict):
         found = []
         for key in dict.fromkeys([*expected, *stored]):
@@ -151,7 +151,7 @@ def differences(stored: Any, expected: Any, place: str = "") -> list[str]:
 
 
 def read_config(run: Path, command: str) -> dict[str, Any]:
-    """What a run of that command was asked for."""
+    """The configuration of a run of that command."""
     if not (run / CONFIG).is_file():
         raise DataError(f"{run}: is no run (it has no config.json)")
     config = read_json(run / CONFIG)

@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one, what a kill leaves behind, and JSON in and out."""
+"""Writes files so that a reader never sees half of one, removes what killed processes leave behind, and reads JSON."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from typing import Any, BinaryIO
 from cbm.errors import DataError, WriteError
 
 ABANDONED = 600.0
-"""Seconds without a write, after which a temporary file belongs to nobody, whatever machine its writer is on."""
+"""Seconds without a write after which a temporary file is considered abandoned, on whatever machine its writer is."""
 LONGEST_INTEGER = 300
-"""Digits; longer ones are no number that a float can hold."""
+"""Digits; no float can hold a longer integer."""
 BAD_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
-"""What is wrong with the name that was given, as opposed to the disk."""
+"""Errors caused by the given path, as opposed to the disk."""
 _TEMPORARY = re.compile(r"\..*\.(\d+)\.[0-9a-f]+\.tmp")
 
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write to: under a temporary name in the same directory, flushed and renamed over `path` at the end."""
+    """A file to write to: under a temporary name in the same directory, flushed and renamed to `path` at the end."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        # "x" and not tempfile.mkstemp: the file gets the permissions the user's umask asks for.
+        # "x" and not tempfile.mkstemp: the file gets the permissions of the user's umask.
         with open(temporary, "xb") as file:
             yield file
             file.flush()
@@ -44,13 +44,13 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_failed(target: Path, error: OSError) -> DataError | WriteError:
-    """Bad input only where the path itself cannot be; a disk that is full says nothing about the input."""
+    """A DataError only if the path itself is impossible; a full disk is not a problem of the input."""
     kind = DataError if error.errno in BAD_PATH else WriteError
     return kind(f"cannot write {target}: {error.strerror or f'no room for all of it ({error})'}")
 
 
 def append_line(path: Path, line: str) -> None:
-    """One more line of a log; what a failed write leaves of it is cut off when the run goes on."""
+    """Append one line to a log; a partly written line is cut off when the run is resumed."""
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
@@ -59,7 +59,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def sweep_temporary(files: Iterable[Path]) -> None:
-    """Remove temporary files that no living process writes, or that are too old to be anyone's."""
+    """Remove temporary files that no living process writes, or that are too old."""
     for file in files:
         name = _TEMPORARY.fullmatch(file.name)
         if name is None:
@@ -72,7 +72,7 @@ def sweep_temporary(files: Iterable[Path]) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process of this machine has that number."""
+    """Whether this machine has a process with that id."""
     if process == os.getpid():
         return True
     try:
@@ -85,7 +85,7 @@ def is_alive(process: int) -> bool:
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """`atomic_file` in one go."""
+    """`atomic_file` in one call."""
     with atomic_file(path) as file:
         file.write(data)
 
@@ -105,7 +105,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """As json.loads, but an integer that no float can hold is an error here and not wherever it is used."""
+    """Like json.loads, but an integer that no float can hold is an error here, not later where it is used."""
     return json.loads(text, parse_int=_integer)
 
 
@@ -116,12 +116,12 @@ def _integer(digits: str) -> int:
 
 
 def csv_text(text: str) -> str:
-    """A name as a cell of a CSV file: with an apostrophe in front where a spreadsheet would take it for a formula."""
+    """A name as a cell of a CSV file, preceded by an apostrophe if a spreadsheet would take it for a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "'")) else text
 
 
 def layout(value: Any, indent: str = "") -> str:
-    """JSON text that a person can read and a diff can follow: one key a line, one matrix row or list entry a line."""
+    """JSON text that people can read and diffs can follow: one line per key, matrix row or list entry."""
     inner = indent + "  "
     if isinstance(value, dict) and value:
         items = [f"{inner}{layout(k)}: {layout(v, inner)}" for k, v in value.items()]

@@ -1,9 +1,9 @@
-"""One owner for each run directory: who may write, and how a second one learns who holds it.
+"""One owner for each run directory: who may write, and how a second process learns who holds it.
 
-The owner keeps the file `.lock` open under a lock of the kernel, which goes with the process however that ends, so a
-dead owner's lock can be taken over at once and by one taker only. The file says who holds it. Every owner has a token
-of its own: whoever finds another token in the file has lost the directory and stops before it writes. Where machines
-share a disk but not the kernel's locks, a lock that another machine has not touched for `ABANDONED` seconds is free.
+The owner keeps the file `.lock` open under a kernel lock, which ends with the process in any case, so a dead owner's
+lock can be taken over at once and by only one process. The file says who holds it. Every owner has its own token: a
+process that finds another token in the file has lost the directory and stops before it writes. If machines share a disk
+but not kernel locks, a lock that another machine has not touched for `ABANDONED` seconds is free.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from cbm.errors import InUseError, WriteError
 from cbm.runs.files import ABANDONED, is_alive, write_failed
 
 fcntl: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
-"""None where the system has no such locks: what the file says counts."""
+"""None if the system has no such locks: then only the content of the file counts."""
 NAME = ".lock"
 REFRESH = 30.0
-"""Seconds after which an owner shows again that it is still there, since it may have nothing to write for hours."""
+"""Seconds after which an owner touches the file again, since it may have nothing to write for hours."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Who holds a directory, as the lock file says it."""
+    """The holder of a directory, according to the lock file."""
 
     token: str
     process: int
@@ -80,7 +80,7 @@ class Lock:
             threading.Thread(target=self._stay_fresh, daemon=True).start()
 
     def _stay_fresh(self) -> None:
-        """Touch the file now and then, until the directory is given back or belongs to another."""
+        """Touch the file regularly until the directory is released or belongs to another process."""
         while not self._released.wait(REFRESH):
             if not self._is_ours():
                 return
@@ -107,8 +107,8 @@ class Lock:
             raise write_failed(self.path, error) from error
 
     def _is_free(self, other: Owner, locked: bool) -> bool:
-        """Whether the owner in the file is gone: here if its kernel's lock is, or its process; elsewhere after a
-        while."""
+        """Whether the owner in the file is gone: on this machine by its kernel lock or its process, on another one by
+        age."""
         if other.host == self.owner.host:
             return locked or not is_alive(other.process)
         try:
@@ -121,7 +121,7 @@ class Lock:
         return InUseError(f"{self.path.parent}: is in use by {holder}; wait for it, or choose another directory")
 
     def check(self) -> None:
-        """Before a write: stop if the directory is no longer ours."""
+        """Called before a write: raise if the directory is no longer ours."""
         if self._handle is None:
             return
         other = read_owner(self.path)
@@ -130,7 +130,7 @@ class Lock:
             raise WriteError(f"{self.path.parent}: no longer belongs to this process ({holder}); nothing is written")
 
     def release(self) -> None:
-        """Remove the file, if it is still ours, and give the lock back."""
+        """Remove the file, if it is still ours, and release the lock."""
         if self._handle is None:
             return
         self._released.set()
@@ -141,7 +141,7 @@ class Lock:
 
 
 def read_owner(path: Path) -> Owner | None:
-    """Who a lock file names; None where there is none, or where its writer died before it could say."""
+    """The owner named by a lock file; None if there is none, or if its writer died before writing it."""
     try:
         return _owner_of(json.loads(path.read_bytes()))
     except (OSError, ValueError, RecursionError):
@@ -161,7 +161,7 @@ def _owner_of(data: Any) -> Owner:
 
 
 def _lock_file(handle: int) -> bool | None:
-    """Whether the kernel gave us the lock; None where system or disk have no such locks."""
+    """Whether the kernel gave us the lock; None if the system or the disk has no such locks."""
     if fcntl is None:
         return None
     try:

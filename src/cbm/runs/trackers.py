@@ -1,6 +1,6 @@
-"""Places outside the run directory that numbers of a run can go to: TensorBoard, MLflow, Weights & Biases, Trackio.
+"""Trackers that can receive the numbers of a run: TensorBoard, MLflow, Weights & Biases, Trackio.
 
-Each is a small class with the same three calls, in one table; a new one is one more class and one more row. None is
+Each is a small class with the same three methods, in one table; a new one is one more class and one more row. None is
 imported before it is used, and none is a dependency of the package.
 """
 
@@ -18,20 +18,20 @@ from cbm.errors import DataError
 
 TrackerName = Literal["tensorboard", "wandb", "mlflow", "trackio"]
 PROJECT = "cbm"
-"""Name of the project (W&B, Trackio) or experiment (MLflow) that runs appear in."""
+"""Name of the project (W&B, Trackio) or experiment (MLflow) in which runs appear."""
 
 
 class Tracker(Protocol):
-    """Where numbers go."""
+    """Receives the numbers of a run."""
 
     key: str
-    """What finds this run again when it goes on."""
+    """Identifies this run when it is resumed."""
 
     def log(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
-        """Numbers by name at a step, `seconds` after the start of the run."""
+        """Values by name at a step, `seconds` after the start of the run."""
 
     def close(self, finished: bool) -> None:
-        """Hand over what is left; `finished` says whether the run came to its end."""
+        """Send the rest; `finished` says whether the run was completed."""
 
 
 class TensorBoard:
@@ -57,7 +57,7 @@ class TensorBoard:
 
 
 class MLflow:
-    """A run of the experiment `cbm` at MLFLOW_TRACKING_URI, or where MLflow itself puts it."""
+    """A run of the experiment `cbm` at MLFLOW_TRACKING_URI, or at MLflow's default location."""
 
     def __init__(self, run: Path, config: Mapping[str, Any], key: str | None):
         from mlflow.tracking import MlflowClient
@@ -91,7 +91,7 @@ class WandB:
 
         options = {"project": os.environ.get("WANDB_PROJECT", PROJECT), "name": run.name, "dir": str(run)}
         self._run = wandb.init(id=key, resume="allow", config=dict(flat(config)), **options)
-        self._run.define_metric("*", step_metric="step")  # tasks in turn begin at step 0 again
+        self._run.define_metric("*", step_metric="step")  # each task in turn begins at step 0 again
         self.key = str(self._run.id)
 
     def log(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
@@ -123,7 +123,7 @@ TRACKERS: dict[str, tuple[str, type[Any]]] = {
     "mlflow": ("mlflow", MLflow),
     "trackio": ("trackio", Trackio),
 }
-"""By name: the package that must be there, and the class."""
+"""By name: the required package, and the class."""
 
 
 def check_tracker(name: str | None) -> None:
@@ -133,7 +133,7 @@ def check_tracker(name: str | None) -> None:
 
 
 def open_tracker(name: str, run: Path, config: Mapping[str, Any], key: str | None) -> Tracker:
-    """A tracker for a run directory; with the key of an earlier part of the run, the same curve goes on."""
+    """A tracker for a run directory; with the key of an earlier part of the run, the same curve continues."""
     check_tracker(name)
     try:
         tracker: Tracker = TRACKERS[name][1](run, config, key)

@@ -1,9 +1,9 @@
-"""Sends what a run writes to a tracker.
+"""Sends the numbers of a run to a tracker.
 
-The files of the run are the one record: metrics.jsonl and eval.csv, written by the run itself. A `Tracking` reads the
-lines that are new and passes them on, so nothing in discovery or learning knows about trackers. RUN/track.json says how
-many lines were sent. A resumed run therefore goes on with the same curve, without a point twice, and a tracker that is
-named for the first time when a run goes on gets the earlier part too.
+The files of the run are the only record: metrics.jsonl and eval.csv, written by the run itself. A `Tracking` reads new
+lines and passes them on, so discovery and learning know nothing about trackers. RUN/track.json records how many lines
+were sent. A resumed run therefore continues the same curve without duplicate points, and a tracker that is first
+requested when a run is resumed gets the earlier part too.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from cbm.runs.files import atomic_write_text, read_json
 from cbm.runs.trackers import Tracker, check_tracker, first_line, flat, open_tracker
 
 EVERY = 5.0
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 NOT_NUMBERS = ("phase", "task", "step", "seconds", "method", "seed")
 
 
 class Point(NamedTuple):
-    """Numbers by name at one step."""
+    """Values by name at one step."""
 
     step: int
     seconds: float
@@ -36,14 +36,14 @@ class Point(NamedTuple):
 
 
 class Tracking:
-    """The bridge of one run. Call it as often as there is progress; leaving it sends the rest."""
+    """The bridge for one run. Call it whenever there is progress; leaving the context sends the rest."""
 
     def __init__(self, name: str | None, run: Path):
         check_tracker(name)
         self.name, self.run = name, run
         self.tracker: Tracker | None = None
         self.sent: dict[str, Any] = {}
-        """Lines of each file that were sent, and the numbers of the result."""
+        """Number of lines sent of each file, and the values of the result."""
         self.last_look = -math.inf
 
     def __enter__(self) -> Tracking:
@@ -62,7 +62,7 @@ class Tracking:
             self.look()
 
     def look(self, final: bool = False) -> None:
-        """Send what is new. A tracker that fails later on does not end the run."""
+        """Send what is new. A tracker that fails later does not end the run."""
         self.last_look = time.monotonic()
         if self.name is None or not (self.run / "config.json").is_file():
             return
@@ -87,7 +87,7 @@ class Tracking:
             tracker.log(*point)
 
     def _send_result(self, tracker: Tracker) -> None:
-        """Numbers of result.json, unless they were sent before."""
+        """Send the numbers of result.json, unless they were sent before."""
         if not (self.run / "result.json").is_file():
             return
         result = read_json(self.run / "result.json")
@@ -99,7 +99,7 @@ class Tracking:
             self.sent["result"] = values
 
     def _open(self) -> Tracker:
-        """The tracker as it was left, or a new one."""
+        """Reopen the earlier tracker, or open a new one."""
         assert self.name is not None
         earlier = self._stored().get(self.name, {})
         self.sent = dict(earlier.get("sent", {}))
@@ -138,7 +138,8 @@ class Tracking:
                     yield Point(0, 0.0, {})  # the header counts as a line
 
     def _new_lines(self, name: str) -> list[str]:
-        """Whole lines that were not sent. A run that goes on repeats those after its checkpoint: they are not new."""
+        """Whole lines that were not sent yet. A resumed run repeats the lines after its checkpoint: these are not
+        new."""
         path = self.run / name
         if not path.is_file():
             return []
@@ -147,7 +148,7 @@ class Tracking:
 
 
 def _numbers(row: dict[str, Any], prefix: str) -> dict[str, float]:
-    """Every finite number of a row under `prefix/name`."""
+    """Every finite number of a row, named `prefix/name`."""
     numbers: dict[str, float] = {}
     for name, value in row.items():
         try:
