@@ -1,1 +1,1 @@
-"""Logged transitions: what the variables are, the rows, their checks, and the files they come from."""
+"""Logged transitions: their variables, rows and checks, and the files they come from."""

@@ -1,4 +1,5 @@
-"""From the cells of a column to numbers and times. Rows count from 0, as in the source; a block says its first one."""
+"""Converts the cells of a column to numbers and times. Rows count from 0, as in the source; a block gives its first
+row."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from cbm.errors import DataError
 
 
 def numbers_of(name: str, values: np.ndarray, first_row: int = 0) -> np.ndarray:
-    """A column of finite numbers, NaN where a cell is empty; the row of an error is the one in the source."""
+    """A column of finite numbers, NaN where a cell is empty; error messages give the row in the source."""
     values = as_numbers(name, values, first_row)
     infinite: np.ndarray = np.flatnonzero(np.isinf(values)) if values.dtype.kind == "f" else np.empty(0, int)
     if len(infinite):
@@ -21,7 +22,7 @@ def numbers_of(name: str, values: np.ndarray, first_row: int = 0) -> np.ndarray:
 
 
 def as_numbers(name: str, values: np.ndarray, first_row: int = 0) -> np.ndarray:
-    """A column of numbers, whether finite or not."""
+    """A column of numbers, finite or not."""
     if values.dtype.kind == "O":
         values = _from_objects(name, values, first_row)
     if values.dtype.kind not in "fiub":
@@ -34,7 +35,7 @@ def not_finite(name: str, row: int, value: float, count: int) -> str:
 
 
 def _from_objects(name: str, values: np.ndarray, first_row: int) -> np.ndarray:
-    """Numbers and booleans among cells that are empty."""
+    """Numbers and booleans, with NaN for empty cells."""
     numbers = np.full(len(values), np.nan)
     for row, cell in enumerate(values.tolist()):
         if cell is None or cell != cell:
@@ -50,7 +51,7 @@ def _cell(value: object) -> str:
 
 
 def times(name: str, values: np.ndarray, first_row: int = 0, origin: Any = None) -> np.ndarray:
-    """Times as numbers, NaN where there is none: dates in seconds since `origin`, or since the earliest of them."""
+    """Times as numbers, NaN where a cell is empty: dates in seconds since `origin`, or since the earliest date."""
     if values.dtype.kind in "iufb":
         return values.astype(float)
     moments = as_moments(name, values, first_row)
@@ -61,14 +62,14 @@ def times(name: str, values: np.ndarray, first_row: int = 0, origin: Any = None)
 
 
 def as_moments(name: str, values: np.ndarray, first_row: int = 0) -> np.ndarray:
-    """Dates of Arrow or NumPy as they are, dates as text in seconds."""
+    """Dates of Arrow or NumPy unchanged, dates as text in seconds."""
     if values.dtype.kind == "M":
         return values
     return np.array([_seconds(name, row, cell) for row, cell in enumerate(values.tolist(), first_row)])
 
 
 def earliest(moments: np.ndarray) -> Any:
-    """The first date of all; None: there is none."""
+    """The earliest date; None if there is none."""
     there = moments[~np.isnat(moments)] if moments.dtype.kind == "M" else moments[np.isfinite(moments)]
     return there.min() if len(there) else None
 
@@ -86,6 +87,6 @@ def _seconds(name: str, row: int, cell: object) -> float:
         return np.nan
     try:
         moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()  # without a zone: no clock changes
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()  # without a zone: UTC
     except (ValueError, OverflowError, OSError):
         raise DataError(f"column {name!r}, row {row}: {text!r:.60} is neither a number nor a date (ISO 8601)") from None

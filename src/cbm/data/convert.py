@@ -1,7 +1,7 @@
 """From a table in blocks to a map: one pass that pairs rows, checks them, and gathers statistics.
 
-A map is made under a temporary name and renamed when it is whole. It is used again as long as the files that it comes
-from have the same sizes and times, and the roles are the same.
+A map is created under a temporary name and renamed when it is complete. It is reused as long as the source files have
+the same sizes and times, and the roles are the same.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from cbm.runs.files import atomic_write_text, is_alive, write_failed
 _TEMPORARY = re.compile(r"\..*\.(\d+)\.[0-9a-f]+\.tmp")
 FLAGS = ("terminated", "truncated")
 _TYPES = {"episode": np.dtype(np.int64)} | dict.fromkeys(("continues", *FLAGS), np.dtype(bool))
-"""Of arrays that are no floats."""
+"""Types of arrays that are not floats."""
 
 
 def map_folder(maps: Path, source: Path, roles: Roles) -> Path:
-    """Where the map of a source is kept: maps of other roles stand beside it."""
+    """Folder of the map of a source; maps for other roles are stored beside it."""
     said = json.dumps([str(source.absolute()), asdict(roles)])
     return maps / f"{source.stem}-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
 
 
 def source_state(path: Path, files: list[Path]) -> list[list[Any]]:
-    """Name, size and time of every file: another state, and the map is made again."""
+    """Name, size and time of every file; if these change, the map is created again."""
     state = [(file, file.stat()) for file in files]
     return [[os.path.relpath(file, path), at.st_size, at.st_mtime_ns] for file, at in state]
 
 
 def stored_map(folder: Path, state: list[list[Any]]) -> Opened | None:
-    """A map that is there already and still true."""
+    """An existing map that is still valid."""
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         if about["schema"] != SCHEMA or about["source"] != state:
@@ -68,7 +68,7 @@ def stored_map(folder: Path, state: list[list[Any]]) -> Opened | None:
 def make_map(
     source: Source, roles: Roles, folder: Path, state: list[list[Any]], memory: int, progress: Fraction
 ) -> Opened:
-    """Convert a table; what a stopped conversion left is removed, and nothing half-done takes the map's name."""
+    """Convert a table; remains of interrupted conversions are removed, and only a complete map gets its name."""
     make_directories(folder.parent)
     sweep(folder.parent)
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
@@ -85,7 +85,7 @@ def make_map(
 
 
 def sweep(maps: Path) -> None:
-    """Remove conversions whose process is gone."""
+    """Remove conversions whose process no longer exists."""
     for entry in maps.glob(".*.tmp"):
         name = _TEMPORARY.fullmatch(entry.name)
         if name is not None and entry.is_dir() and not is_alive(int(name[1])):
@@ -93,7 +93,7 @@ def sweep(maps: Path) -> None:
 
 
 def _take_place(temporary: Path, folder: Path) -> None:
-    """Rename; a map of before is moved away first, since a directory cannot replace one that is not empty."""
+    """Rename; an earlier map is moved away first, since a directory cannot replace a non-empty one."""
     old = folder.with_name(f".{folder.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     with suppress(FileNotFoundError):
         folder.rename(old)
@@ -129,11 +129,11 @@ def _check_room(source: Source, selection: Selection, folder: Path) -> None:
 
 @dataclass
 class _Written:
-    """What is on disk, and what was seen on the way."""
+    """What has been written to disk, with statistics gathered on the way."""
 
     folder: Path
     files: dict[str, str] = field(default_factory=dict)
-    """File of each array."""
+    """File name of each array."""
     seen: Gathering = field(default_factory=Gathering)
     levels: Levels = field(default_factory=lambda: Levels.of(0))
     runs: list[Runs] = field(default_factory=list)
@@ -175,8 +175,8 @@ class _Written:
     def _witness(self, source: Source, selection: Selection) -> Any:
         """A function from kinds to a log of two rows with the lowest and highest values.
 
-        It has the same names, kinds and description of its columns as the whole log, so that what is wrong with those
-        is found and said by `Transitions`.
+        It has the same names, kinds and column descriptions as the whole log, so that `Transitions` finds and reports
+        what is wrong with these.
         """
         known = self.seen.statistics()
         pair = {name: np.stack([known.low[name], known.high[name]]) for name in known.low}
@@ -194,14 +194,14 @@ class _Written:
         def checked(kinds: tuple[str, ...]) -> Transitions:
             described = {"kinds": np.array(kinds)} | arrays | source.about
             limit = described.get("discrete_actions")
-            if limit is not None and np.size(limit) == 1:  # what lies outside is looked for in all rows
+            if limit is not None and np.size(limit) == 1:  # values outside are searched for in all rows
                 described["action"] = np.clip(described["action"], 0, max(0, int(np.max(limit)) - 1))
             return Transitions.from_arrays(described)
 
         return checked
 
     def _check_range(self, name: str, columns: list[str]) -> None:
-        """Values that stand for "missing" are named as `Transitions` names them."""
+        """Report values that stand for "missing" as `Transitions` does."""
         known = self.seen.statistics()
         key = "obs" if name == "next_obs" else name
         if max(-known.low[key].min(), known.high[key].max()) <= validate.LARGEST:
@@ -219,7 +219,7 @@ class _Written:
             raise DataError(validate.bad_value(name, columns, first, validate.BEYOND, in_column, in_array))
 
     def _check_choices(self, data: Transitions) -> None:
-        """A discrete action is stored as whole numbers; one that is no choice is named."""
+        """Store a discrete action as whole numbers; report values that are not valid choices."""
         count = data.factors.discrete_actions
         if count is None:
             return
@@ -289,7 +289,7 @@ def _write(blocks: Iterator[Arrays], source: Source, selection: Selection, folde
 
 
 def _file_stem(name: str) -> str:
-    """Rewards may have names that no file can have."""
+    """File name for an array: rewards may have names that no file can have."""
     return name if name in ("obs", "next_obs", "action", "episode", "continues", *FLAGS) else name.split("_", 1)[0]
 
 
@@ -303,7 +303,7 @@ def _look(written: _Written, block: Arrays) -> None:
 
 
 class _Border:
-    """The last row of the block before: the first of this one may continue it."""
+    """The last row of the previous block, which the first row of this block may continue."""
 
     def __init__(self) -> None:
         self.last: tuple[np.ndarray, int] | None = None

@@ -1,8 +1,7 @@
-"""What the columns of a log mean: named variables with a kind, and the action beside them.
+"""The meaning of a log's columns: named variables with a kind, and the action.
 
-`Variable` is one state variable; `Factors` is the ordered list of them together with the action. Both
-come from a Gymnasium space, from JSON, or from the names in a file. The data itself lives in
-`cbm.data.transitions`.
+`Variable` is one state variable; `Factors` is the ordered list of them together with the action. Both come from a
+Gymnasium space, from JSON, or from the names in a file. The data itself is in `cbm.data.transitions`.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ Kind = Literal["continuous", "angle", "binary", "categorical"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 ACTION = "action"
-"""The name of the last column of every graph; no state variable may take it."""
+"""Name of the last column of every graph; no state variable may have it."""
 
 MAX_CATEGORIES = 16
-"""A variable with more distinct values than this is never inferred to be categorical."""
+"""A variable with more distinct values is never inferred to be categorical."""
 MIN_ROWS_CATEGORICAL = 200
-"""A short log of a continuous variable may repeat few values by chance, so it needs this many rows."""
+"""Rows needed to infer a categorical variable: in a short log, few values of a continuous one may repeat by chance."""
 MIN_COUNT_CATEGORICAL = 5
-"""Every category must occur this often, or the variable counts as continuous."""
+"""Every category must occur at least this often; otherwise the variable counts as continuous."""
 MAX_DISCRETE_ACTIONS = 10_000
-"""More integer actions than this are a quantity rather than a choice."""
+"""More distinct integer actions than this are a quantity, not a discrete action."""
 
 _UNBOUNDED = 1e15
-"""Spaces write "no bound" as infinity or as the largest float; both are beyond this."""
+"""Spaces represent "no bound" by infinity or by the largest float; both are larger than this."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,9 @@ class Variable:
     name: str
     """Unique in its `Factors`; printable, without outer spaces."""
     kind: Kind = "continuous"
-    """How its values are to be modelled."""
+    """How its values are modelled."""
     group: str = ""
-    """The object it belongs to, such as `gripper`; empty when it stands alone."""
+    """The object it belongs to, such as `gripper`; empty if it belongs to none."""
     low: float | None = None
     """Smallest possible value, where known."""
     high: float | None = None
@@ -125,7 +124,7 @@ class Factors:
         raise DataError(f"no variable is called {name!r}: {hint}")
 
     def groups(self) -> dict[str, list[int]]:
-        """Columns by group, in order; a variable without a group is a group of its own, by its name."""
+        """Columns by group, in order; a variable without a group forms its own, under its name."""
         columns: dict[str, list[int]] = {}
         for column, variable in enumerate(self.variables):
             columns.setdefault(variable.group or variable.name, []).append(column)
@@ -135,9 +134,9 @@ class Factors:
     def from_spaces(cls, observation_space: Any, action_space: Any, names: Sequence[str] | None = None) -> Factors:
         """Factors of a Gymnasium environment, in the order of `gymnasium.spaces.utils.flatten`.
 
-        A Dict gives `key_0`, `key_1`, ... (just `key` for one value) with the key as group; a bare Box
-        gives `obs_0`, `obs_1`, .... A Discrete part is one-hot, as `flatten` makes it: one binary
-        variable a value. `names` replaces all of these names.
+        A Dict gives `key_0`, `key_1`, ... (just `key` for one value) with the key as group; a bare Box gives `obs_0`,
+        `obs_1`, .... A Discrete part is one-hot, as in `flatten`: one binary variable per value. `names` replaces all
+        of these names.
         """
         from gymnasium import spaces
 
@@ -168,7 +167,7 @@ class Factors:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Factors:
-        """The inverse of `to_json`; anything missing, unknown or ill-typed is a DataError."""
+        """The inverse of `to_json`; missing, unknown or ill-typed entries raise a DataError."""
         try:
             unknown = set(data) - {"variables", "action_names", "discrete_actions"}
             if unknown:
@@ -190,7 +189,7 @@ def default_names(prefix: str, count: int) -> tuple[str, ...]:
 
 
 def check_name(name: object, what: str) -> None:
-    """Names end up in file headers, graph formats and terminals, so they have to be plain text."""
+    """Names appear in file headers, graph formats and terminals, so they must be plain text."""
     if not isinstance(name, str):
         raise DataError(f"{what} name {name!r} is not text")
     if not name.strip():
@@ -212,7 +211,7 @@ def infer_kinds(obs: np.ndarray, next_obs: np.ndarray) -> tuple[Kind, ...]:
 
 
 def _infer_kind(values: np.ndarray) -> Kind:
-    # Most columns are continuous, and a small sample shows that without sorting all of them.
+    # Most columns are continuous, and a small sample shows that without sorting the whole column.
     sample = values[:: max(1, len(values) // 256)]
     if len(np.unique(sample)) > MAX_CATEGORIES:
         return "continuous"

@@ -1,25 +1,25 @@
-"""Rows after which the state jumps as it does nowhere else: ends of episodes that a log does not show."""
+"""Finds rows after which the state jumps as it does nowhere else: unmarked ends of episodes."""
 
 from __future__ import annotations
 
 import numpy as np
 
 FAR = 12.0
-"""A jump is so many times as long as nearly all other steps."""
+"""A jump is this many times longer than a typical step."""
 USUAL = 0.95
-"""Share of the steps that count as usual."""
+"""Share of the steps that counts as usual."""
 MOST = 0.1
-"""More jumps than this share of the rows are no ends of episodes."""
+"""If more than this share of the rows are jumps, they are not ends of episodes."""
 FIT_COLUMNS = 60
-"""Beyond so many variables no fit of the usual step is made; the plain step is looked at."""
+"""With more variables no model of the usual step is fitted, and plain steps are compared."""
 PRODUCT_COLUMNS = 12
-"""Up to so many variables the fit has their products as well: what turns is no linear function."""
+"""With up to this many variables the model includes their products, since rotations are not linear."""
 
 
 def find_jumps(obs: np.ndarray, next_obs: np.ndarray, action: np.ndarray) -> np.ndarray:
-    """Numbers of the pairs (T,) whose step is far from what one smooth model of all steps says.
+    """Indices of the pairs (T,) whose step is far from the prediction of one smooth model of all steps.
 
-    A state that falls or spins has long steps now and then, so a step counts as long only beside its prediction.
+    A state that falls or spins has long steps at times, so a step counts as long only compared with its prediction.
     """
     if len(obs) < 20:
         return np.empty(0, int)

@@ -1,7 +1,7 @@
-"""What says which row of a large log follows which: episodes and times of all rows, as files beside the map.
+"""Which row of a large log follows which: episodes and times of all rows, as files beside the map.
 
-The rules are those of `cbm.data.series`; here they are applied to blocks of rows. What they need to know of all rows at
-once (how long a step is, whether rows are in order) is found in passes over these files.
+The rules are those of `cbm.data.series`, applied to blocks of rows. What must be known about all rows at once (the
+length of a step, whether rows are in order) is found in passes over these files.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from cbm.data.series import (
 from cbm.errors import DataError
 
 BYTES_TO_SORT = 64
-"""Memory for each row of a log whose episodes are mixed: they are sorted in memory, all else is not."""
+"""Memory per row of a log whose episodes are mixed: these are sorted in memory, everything else is not."""
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Mapped arrays with an entry for each row of the source, in the order in which rows are paired."""
+    """Mapped arrays with one entry for each row of the source, in the order in which rows are paired."""
 
     rows: int
     episode: np.ndarray | None = None
     """(T,) int64; None: one episode."""
     complete: np.ndarray | None = None
-    """(T,) whether a row has an episode at all."""
+    """(T,) whether a row has an episode."""
     time: np.ndarray | None = None
     order: np.ndarray | None = None
-    """(T,) rows of the source; None: as they stand there."""
+    """(T,) rows of the source; None: in their original order."""
     step: float | None = None
 
     def block(self, start: int, stop: int) -> KeyBlock:
@@ -64,7 +64,7 @@ class Keys:
         )
 
     def blocks(self) -> Iterator[KeyBlock]:
-        """All rows, each block with the last row of the one before."""
+        """All rows, each block preceded by the last row of the previous one."""
         size = block_rows(1)
         for start in range(0, self.rows, size):
             yield self.block(max(0, start - 1), min(self.rows, start + size))
@@ -88,7 +88,7 @@ class KeyBlock:
 def read_keys(
     source: Source, selection: Selection, folder: Path, memory: int, understood: ReadingNotes, progress: Fraction
 ) -> tuple[Keys, Selection]:
-    """The keys of all rows; a guessed time column that turns out to be none is taken back."""
+    """The keys of all rows; a guessed time column that turns out to be none is dropped."""
     names = [*selection.episode]
     if not selection.next_obs:
         names += [*([] if selection.time is None else [selection.time])]
@@ -123,7 +123,7 @@ def _numbered(blocks: Iterator[dict[str, np.ndarray]]) -> Iterator[tuple[dict[st
 
 
 class _Reader:
-    """Episodes and times of the blocks as they come."""
+    """Episodes and times, from consecutive blocks."""
 
     def __init__(self, source: Source, selection: Selection, folder: Path):
         self.rows, self.selection, self.folder = source.rows, selection, folder
@@ -160,7 +160,8 @@ class _Reader:
         self.complete.add(found[1])
 
     def _number_again(self) -> None:
-        """A column of whole numbers turns out to hold others: what was taken as it stood is numbered as it occurs."""
+        """A column that seemed to hold only whole numbers holds other values: number all its values in order of
+        occurrence."""
         self.whole = False
         if not self.episodes.rows:
             return
@@ -209,7 +210,7 @@ class _Reader:
 
 
 def _arranged(keys: Keys, selection: Selection, folder: Path, memory: int, understood: ReadingNotes) -> Keys:
-    """Keys in the order of episodes and times; only a log whose rows are in no order is sorted, in memory."""
+    """Keys in the order of episodes and times; only a log that is not in order is sorted, in memory."""
     if keys.time is None or not selection.episode or _in_order(keys):
         return keys
     needed = BYTES_TO_SORT * keys.rows
@@ -245,7 +246,7 @@ def _in_order(keys: Keys) -> bool:
 
 
 def _timed(keys: Keys, selection: Selection, folder: Path, understood: ReadingNotes) -> tuple[Keys, Selection]:
-    """The length of a step, and the rows after which time is not as it should be."""
+    """The length of a step, and the rows after which time is irregular."""
     if keys.time is None:
         return keys, selection
     following = 0

@@ -1,4 +1,4 @@
-"""A log from wherever it is: a file, a dataset, a data frame, a replay buffer, or arrays by name."""
+"""A log from any source: a file, a dataset, a data frame, a replay buffer, or arrays by name."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ EXPECTED = (
 
 
 BYTES_A_CELL = 40
-"""Memory that a number of a table takes while it is read: in the table, in both states, and in copies of these."""
+"""Memory per number of a table while it is read: in the table, in both states, and in copies of these."""
 DEFAULT_SHARE, DEFAULT_MEMORY = 0.5, 2 * 10**9
 """Share of the free memory that a log may take unasked, and what it may take where the system does not say."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """How much memory a log may take, and where its map is kept if it would take more."""
+    """How much memory a log may take, and where its memory map is kept if it would take more."""
 
     memory: int | None = None
-    """Bytes; None: half of the memory that is free."""
+    """Bytes; None: half of the free memory."""
     maps: Path | None = None
-    """Directory of maps, which are used again; None: a temporary one, removed with the log."""
+    """Directory of maps, which are reused; None: a temporary one, removed together with the log."""
     begin: Callable[[int, int, Path], None] = lambda rows, size, place: None
-    """Called before a conversion with the rows, the bytes that they would take, and the place of the map."""
+    """Called before a conversion with the number of rows, the bytes that they would take, and the path of the map."""
     scan: Callable[[float], None] = lambda done: None
-    """Share of a first look at a table as text."""
+    """Receives the progress of the first pass over a text table."""
     write: Callable[[float], None] = lambda done: None
-    """Share of the conversion."""
+    """Receives the progress of the conversion."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Log:
 def read_log(
     source: Any, roles: Roles | None = None, *, allow_constant: bool = False, limit: Limit | None = None
 ) -> Log:
-    """Any log; the message of an error begins with the name of the file, where there is one.
+    """Reads any log; error messages begin with the name of the file, if there is one.
 
     A table that would take more memory than `limit` allows is converted to a map on disk, block by block.
     """
@@ -77,12 +77,12 @@ def read_log(
             log.data.check_varies()
         return log
     except DataError as error:
-        text = "".join(c if c.isprintable() else "?" for c in str(error))  # it may quote the names of columns
+        text = "".join(c if c.isprintable() else "?" for c in str(error))  # the message may quote column names
         raise DataError(f"{where}{text}") from None
 
 
 def _mapped(source: str | os.PathLike[str], roles: Roles, limit: Limit) -> Log | None:
-    """The log through a map; None: it fits into memory, or its format cannot be read in blocks."""
+    """The log through a map; None if it fits into memory, or if its format cannot be read in blocks."""
     table = readers.large(source, roles)
     memory = limit.memory or default_memory()
     if table is None or table.shape.cells * BYTES_A_CELL <= memory:
@@ -111,7 +111,7 @@ def default_memory() -> int:
 
 
 def as_transitions(source: Any, roles: Roles | None = None) -> Transitions:
-    """For functions that take any log: reads it and says on the error stream what was left to chance."""
+    """For functions that accept any log: reads it and reports on the error stream what had to be guessed."""
     if isinstance(source, Transitions):
         if roles is not None and roles.named:
             raise TypeError(
@@ -137,7 +137,7 @@ def _reading(source: Any, roles: Roles) -> Reading:
 
 
 def _from_mapping(source: Mapping[Any, Any], roles: Roles) -> Reading:
-    """Arrays of the contract by name, one table for each episode, or columns by name."""
+    """Arrays of the npz contract by name, one table for each episode, or columns by name."""
     if "obs" in source and not roles.obs and np.ndim(source["obs"]) == 2:
         if roles.named:
             raise DataError("arrays by name have no columns to choose from: obs=, action= and so on are for tables")

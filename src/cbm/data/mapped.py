@@ -1,8 +1,8 @@
-"""A log that is larger than memory: its arrays are files that are mapped, and only rows that are used are read.
+"""A log larger than memory: its arrays are memory-mapped files, and only the rows in use are read.
 
-A map is a directory with one `.npy` file for each array of the npz contract, `runs.npy` (the episodes as runs of
-rows), `continues.npy` (whether a row begins where the one before it in its episode ended) and `map.json` (names, kinds,
-ranges, what was understood, and the state of the source). `cbm.data.convert` makes it; here it is opened. Nothing is
+A map is a directory with one `.npy` file for each array of the npz contract, `runs.npy` (the episodes as runs of rows),
+`continues.npy` (whether a row begins where the previous row of its episode ended) and `map.json` (names, kinds, ranges,
+reading notes, and the state of the source). `cbm.data.convert` creates maps; here they are opened. Nothing is
 unpickled.
 """
 
@@ -27,34 +27,35 @@ from cbm.runs.files import read_json
 
 ABOUT = "map.json"
 SCHEMA = 1
-"""Of map.json and the files beside it; a map of another one is made again."""
+"""Version of map.json and the files beside it; a map of another version is created again."""
 BLOCK_CELLS = 2_000_000
-"""Numbers in one block of rows: a pass over a log holds about ten arrays of this size at a time."""
+"""Numbers per block of rows: a pass over a log holds about ten arrays of this size at a time."""
 MOST_ROWS, FEWEST_ROWS = 65_536, 256
-"""A block has no more and no fewer rows than these, however few or many columns there are."""
+"""Largest and smallest number of rows per block, whatever the number of columns."""
 
 
 def block_rows(columns: int) -> int:
-    """Rows of one block of a log with so many columns."""
+    """Rows per block of a log with this many columns."""
     return min(MOST_ROWS, max(FEWEST_ROWS, BLOCK_CELLS // max(columns, 1)))
 
 
 def blocks_of(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Consecutive rows, of a mapped file as copies."""
+    """Blocks of consecutive rows; those of a mapped file are copies."""
     size = block_rows(int(np.prod(array.shape[1:])))
     for start in range(0, len(array), size):
         yield read_range(array, start, min(len(array), start + size))
 
 
 def read_range(array: np.ndarray, start: int, stop: int) -> np.ndarray:
-    """Consecutive rows; those of a mapped file are read and not mapped, so that no page of it stays resident."""
+    """Consecutive rows; those of a mapped file are read instead of mapped, so that none of its pages stays in
+    memory."""
     if not isinstance(array, np.memmap):
         return array[start:stop]
     return read_rows(array, np.arange(start, stop))
 
 
 def read_rows(array: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Rows by their numbers, the same way; `array` is a whole file."""
+    """Rows by their indices, in the same way; `array` is a whole file."""
     if not isinstance(array, np.memmap) or array.filename is None:
         return np.asarray(array[index])
     index = np.where(index < 0, index + len(array), index)
@@ -77,21 +78,21 @@ def read_rows(array: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MappedTransitions(Transitions):
-    """Transitions whose arrays are mapped files; floats may have 32 bits. What `select` gives is in memory.
+    """Transitions whose arrays are mapped files; floats may have 32 bits. `select` returns rows in memory.
 
-    Its contents were checked block by block when the map was made.
+    The contents were checked block by block when the map was created.
     """
 
     known: Statistics = field(kw_only=True)
     episodes: Runs = field(kw_only=True)
-    """What `runs` gives."""
+    """Returned by `runs`."""
     continued_rows: np.ndarray = field(kw_only=True)
-    """(R,) how many rows of each run continue another row of their episode."""
+    """(R,) number of rows of each run that continue another row of their episode."""
     continues: np.ndarray = field(kw_only=True)
-    """(T,) bool: which rows these are."""
+    """(T,) bool: whether a row is one of these."""
 
     def __post_init__(self) -> None:
-        """Nothing: the arrays are not read here."""
+        """Does nothing, so that the arrays are not read."""
 
     def runs(self) -> Runs:
         return self.episodes
@@ -105,7 +106,7 @@ class MappedTransitions(Transitions):
         index = np.flatnonzero(index) if index.dtype == bool else np.atleast_1d(index)
         if not index.size:
             raise DataError("no rows are selected")
-        part: Transitions = object.__new__(Transitions)  # checked when the map was made
+        part: Transitions = object.__new__(Transitions)  # checked when the map was created
         for name in ("obs", "action", "next_obs", "terminated", "truncated", "episode"):
             object.__setattr__(part, name, _rows_of(getattr(self, name), index))
         for name in ("rewards", "context"):
@@ -116,12 +117,13 @@ class MappedTransitions(Transitions):
         return part
 
     def continued(self) -> Runs:
-        """The rows that continue another of their episode, as runs of those rows alone."""
+        """The rows that continue another row of their episode, as runs of only these rows."""
         some = self.continued_rows > 0
         return Runs(self.episodes.episode[some], self.continued_rows[some])
 
     def places_of_continued(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of the log, given by their numbers among those that continue another; and the rows that they continue.
+        """Rows of the log, given by their position among those that continue another row; and the rows that they
+        continue.
 
         `wanted` is sorted.
         """
@@ -142,7 +144,7 @@ class MappedTransitions(Transitions):
 
 
 def previous_rows(runs: Runs, rows: np.ndarray) -> np.ndarray:
-    """The row before each in its own episode: the one above it or, where a run begins, the end of an earlier run."""
+    """The previous row of each in its episode: the row above or, at the start of a run, the end of an earlier run."""
     before = rows - 1
     run = np.searchsorted(runs.start, rows, "right") - 1
     at_start = np.flatnonzero(runs.start[run] == rows)
@@ -152,7 +154,7 @@ def previous_rows(runs: Runs, rows: np.ndarray) -> np.ndarray:
 
 
 def earlier_ends(runs: Runs) -> np.ndarray:
-    """(R,) the last row of the run before in the same episode; -1: there is none."""
+    """(R,) the last row of the previous run of the same episode; -1: there is none."""
     order = np.argsort(runs.episode, kind="stable")
     same = runs.episode[order[1:]] == runs.episode[order[:-1]]
     ends = np.full(len(order), -1)
@@ -169,7 +171,7 @@ def _rows_of(array: np.ndarray | None, index: np.ndarray) -> np.ndarray | None:
 
 @dataclass(frozen=True)
 class Opened:
-    """A map and what was understood of its source."""
+    """A map, and the notes on how its source was read."""
 
     data: MappedTransitions
     understood: ReadingNotes

@@ -1,4 +1,4 @@
-"""`.npy` files that are written block by block, and what can be found in one without reading it into memory."""
+"""`.npy` files that are written block by block, and statistics of one without reading it into memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import DTypeLike
 from cbm.data.mapped import blocks_of
 from cbm.runs.files import write_failed
 
-_DIGITS = 16  # bits of a float that are looked at in one pass over a file
+_DIGITS = 16  # bits of a float that are examined in one pass over a file
 
 
 class NpyWriter:
-    """A file that grows by rows; how many there are is written into its header at the end."""
+    """A file that grows by rows; their number is written into its header at the end."""
 
     def __init__(self, path: Path, dtype: DTypeLike, columns: int | None = None):
         self.path, self.dtype, self.rows = path, np.dtype(dtype), 0
@@ -59,20 +59,21 @@ class NpyWriter:
             self.file.close()
 
     def mapped(self) -> np.ndarray:
-        """The finished file, read-only."""
+        """The finished file, mapped read-only."""
         array: np.ndarray = np.load(self.path, mmap_mode="r", allow_pickle=False)
         return array
 
 
 def median(values: np.ndarray) -> float:
-    """The exact median of a mapped file of positive floats, in a few passes: they are ordered as their bits are."""
+    """The exact median of a mapped file of positive floats, in a few passes: such floats sort like their bits."""
     middle = (len(values) - 1) // 2
     low = _at(values, middle)
     return low if len(values) % 2 else float((low + _at(values, middle + 1)) / 2)
 
 
 def _at(values: np.ndarray, place: int) -> float:
-    """The value at a place in order: its bits from the highest on, by counting how many begin with each."""
+    """The value at a place in sorted order: its bits from the highest on, by counting how many values begin with each
+    prefix."""
     known, rest = np.uint64(0), 64
     while rest:
         shift = np.uint64(rest - _DIGITS)

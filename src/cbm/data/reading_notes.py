@@ -1,4 +1,4 @@
-"""What a reader made of a log: its rows, its clock, what was guessed, what was left out and why."""
+"""Notes on how a reader understood a log: its rows, its clock, guesses, and what was left out and why."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from typing import Any
 import numpy as np
 
 SHOWN = 5
-"""So many rows or columns are named in one sentence."""
+"""Rows or columns named in one sentence, at most."""
 LISTED = 100_000
-"""So many rows are kept in each list below: what is known of a log must not grow with its length."""
+"""Rows kept in each list below, at most, so that the notes do not grow with the log."""
 
 
 @dataclass
 class ReadingNotes:
-    """Filled by the readers, shown by `cbm check` and before `cbm discover`."""
+    """Filled by the readers; shown by `cbm check` and before `cbm discover`."""
 
     reader: str
     """Name of the reader in the table of readers."""
     rows: int = 0
-    """Rows of the source, before pairing."""
+    """Number of rows of the source, before pairing."""
     paired: bool = False
-    """Whether rows were paired with the next one; otherwise each row holds both states."""
+    """Whether rows were paired with the next one; otherwise each row contains both states."""
     episode: str = ""
-    """Where the episodes come from: a column, flags, the format, or nothing."""
+    """Source of the episodes: a column, flags, the format, or nothing."""
     time: str | None = None
     step: float | None = None
     """Median difference of the time column between neighbouring rows."""
     guesses: list[str] = field(default_factory=list)
     ignored: dict[str, str] = field(default_factory=dict)
     missing: dict[str, int] = field(default_factory=dict)
-    """Empty cells of each column that is used."""
+    """Number of empty cells in each column in use."""
     missing_rows: list[int] = field(default_factory=list)
     dropped: int = 0
-    """Pairs, or rows, that were left out for an empty cell."""
+    """Number of pairs, or rows, left out because of an empty cell."""
     gaps: list[int] = field(default_factory=list)
     """Rows after which time skips; their pairs are left out."""
     repeated: list[int] = field(default_factory=list)
     """Rows after which time stands still; their pairs are left out."""
     restarts: list[int] = field(default_factory=list)
-    """Rows after which time goes back: a new episode begins."""
+    """Rows after which time goes back: a new episode begins there."""
     sorted_by_time: bool = False
     jumps: list[int] = field(default_factory=list)
-    """Without episodes: rows after which the state jumps as it does nowhere else."""
+    """If there are no episodes: rows after which the state jumps as it does nowhere else."""
     first_empty: dict[str, int] = field(default_factory=dict)
     """First row with an empty cell, of each column that has one."""
     not_listed: dict[str, int] = field(default_factory=dict)
-    """How many more rows there are than a list above names, where a list is long."""
+    """For long lists above: the number of rows that they do not contain."""
 
     def note(self, name: str, rows: np.ndarray) -> None:
         """Add rows to one of the lists; beyond the first `LISTED` they are only counted."""
@@ -71,7 +71,7 @@ class ReadingNotes:
         return f"row{'s' if self._count(name) > 1 else ''} {_listing_of(getattr(self, name), self._count(name))}"
 
     def sentences(self) -> list[str]:
-        """What a user must know of how the log was read; nothing where nothing was left to chance."""
+        """What a user must know about how the log was read; empty if nothing had to be guessed or left out."""
         said = [f"guessed {guess}" if ": not clear" not in guess else guess for guess in self.guesses]
         if self.ignored:
             said.append(f"ignored: {listing([f'{n!r} ({why})' for n, why in self.ignored.items()])}")
@@ -116,6 +116,6 @@ def _listing_of(rows: Sequence[int], count: int) -> str:
 
 
 def _spacing(rows: Sequence[int]) -> str:
-    """Jumps at even distances are the ends of episodes of one length."""
+    """Jumps at even distances are the ends of episodes of equal length."""
     steps = {b - a for a, b in pairwise(rows)}
     return f" (every {steps.pop()} rows)" if len(steps) == 1 and len(rows) > 2 else ""

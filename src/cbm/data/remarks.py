@@ -1,4 +1,4 @@
-"""What is worth knowing about a log that can be used: each in one line, for people to read before the result."""
+"""Remarks about a usable log, one line each, to be read before the result."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from cbm.data.transitions import Transitions
 from cbm.data.validate import reward_array
 
 REFUSED, FEW_ROWS = 50, 200
-"""Fewer transitions than these are refused; fewer than those leave nearly everything undecided."""
+"""Fewer transitions than the first number are refused; fewer than the second leave nearly everything undecided."""
 TINY = 1e-100
-"""Variation below which squares come near to what a float can hold."""
+"""Variation below which squares approach the smallest number that a float can hold."""
 NAMED = 4
-"""So many names are said of each kind."""
+"""Names listed for each kind, at most."""
 
 
 def remarks(data: Transitions) -> list[str]:
-    """Few rows, columns that are copies of each other, variables in units so small that their squares vanish."""
+    """Few rows, columns that are copies of each other, variables whose numbers are so small that their squares
+    vanish."""
     found = []
     if REFUSED <= len(data) < FEW_ROWS:
         found.append(f"only {len(data)} transitions: expect little to be decided; some thousands are usual")
@@ -34,7 +35,7 @@ def remarks(data: Transitions) -> list[str]:
 
 
 def _copies(data: Transitions) -> list[tuple[str, str]]:
-    """(first, copy) for every variable that equals an earlier one in all rows, and that varies at all."""
+    """(first, copy) for every non-constant variable that equals an earlier one in all rows."""
     copies = Copies.of(len(data.factors))
     for obs, next_obs in zip(blocks_of(data.obs), blocks_of(data.next_obs), strict=True):
         copies.add(obs, next_obs)

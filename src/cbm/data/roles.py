@@ -1,7 +1,9 @@
-"""Which column of a log is what: named by the user, known from the format, or guessed where only one guess is possible.
+"""Assigns roles to the columns of a log: named by the user, known from the format, or guessed if only one guess is
+possible.
 
-`Roles` is what the user says: names or globs for each role. `select` applies them to the names of the columns and
-gives a `Selection`: one column for each variable, action and reward, what was guessed, and why the rest is ignored.
+`Roles` holds the user's choices: names or globs for each role. `select` applies them to the names of the columns and
+returns a `Selection`: one column for each variable, action and reward, what was guessed, and why other columns are
+ignored.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from typing import Literal
 from cbm.errors import DataError, unknown_name
 
 NUMBER, TEXT, TIME, EMPTY = "number", "text", "time", "empty"
-"""What the cells of a column hold."""
+"""Contents of the cells of a column."""
 NAMED = ("obs", "action", "reward", "episode", "time")
-"""The roles that a user can name."""
+"""Roles that a user can assign."""
 FLAGS = ("terminated", "truncated")
 
 _INDEX = re.compile(r"(unnamed: \d+|index|idx|row(_?number)?|frame(_index)?|step(_index)?|__index_level_\d+__|)")
@@ -34,24 +36,24 @@ _GUESS = {
 
 @dataclass(frozen=True)
 class Roles:
-    """Names or globs of the columns for each role; what is left empty is guessed or comes with the format."""
+    """Names or globs of the columns for each role; empty roles are guessed or known from the format."""
 
     obs: tuple[str, ...] = ()
     action: tuple[str, ...] = ()
     reward: tuple[str, ...] = ()
     episode: tuple[str, ...] = ()
-    """Several columns together number the episodes: robot and run."""
+    """Several columns together can number the episodes, such as robot and run."""
     time: tuple[str, ...] = ()
     missing: Literal["drop", "refuse"] = "drop"
-    """Cells without a value drop the pairs of rows that they touch, or refuse the log."""
+    """An empty cell drops the pairs of rows that it touches, or refuses the log."""
     rate: float | None = None
-    """Rows a second, for recordings that have no rows (ROS); left out: that of the slowest topic used."""
+    """Rows per second, for recordings without rows (ROS); None: the rate of the slowest topic in use."""
     reader: str | None = None
-    """Name of the reader, where the file does not show its kind."""
+    """Name of the reader, if the file does not show its format."""
 
     @classmethod
     def of(cls, reader: str | None = None, rate: float | None = None, missing: str = "drop", **roles: object) -> Roles:
-        """From what a user writes: one name, several, or None."""
+        """From user input: one name, several, or None."""
         if missing not in ("drop", "refuse"):
             raise DataError(f"missing must be 'drop' or 'refuse', not {missing!r}")
         named = {role: _names(role, value) for role, value in roles.items()}
@@ -77,7 +79,7 @@ class Selection:
     """One column for each part of a log."""
 
     obs: dict[str, str] = field(default_factory=dict)
-    """Column of each variable; so are the next four."""
+    """Column of each variable; the next four map names to columns in the same way."""
     next_obs: dict[str, str] = field(default_factory=dict)
     """Empty for a time series, whose rows are paired."""
     action: dict[str, str] = field(default_factory=dict)
@@ -89,9 +91,9 @@ class Selection:
     flags: dict[str, str] = field(default_factory=dict)
     """Columns of `terminated` and `truncated`."""
     guesses: tuple[str, ...] = ()
-    """What was guessed or could not be, one sentence each."""
+    """What was guessed, or could not be guessed, one sentence each."""
     ignored: dict[str, str] = field(default_factory=dict)
-    """Columns that are not used, with the reason."""
+    """Unused columns, each with the reason."""
 
     def values(self) -> list[str]:
         """Columns that must hold numbers."""
@@ -103,7 +105,7 @@ class Selection:
 
 
 def select(header: Mapping[str, str], roles: Roles, known: Selection | None = None) -> Selection:
-    """The columns of each role; `header` gives the kind of each column, `known` what the format says of them."""
+    """The columns of each role; `header` gives the kind of each column, `known` the roles that the format defines."""
     if known is None and not roles.obs and any(name.startswith("obs:") for name in header):
         return _finished(header, _with_clock(header, roles, _contract(header, roles)))
     chosen, guesses = _named(header, roles), []
@@ -120,7 +122,7 @@ def select(header: Mapping[str, str], roles: Roles, known: Selection | None = No
         obs, said = _rest(header, _claimed(chosen))
         guesses += said
     claimed = _claimed(chosen)
-    obs = [column for column in obs if column not in claimed]  # a glob may match an action as well
+    obs = [column for column in obs if column not in claimed]  # a glob may also match an action
     if not obs:
         raise DataError(f"which columns are the state? say --obs NAME ...; {_listing(header)}")
     selection = _assembled(header, chosen, obs, known, tuple(guesses))

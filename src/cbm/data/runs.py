@@ -1,4 +1,4 @@
-"""The episodes of a log as runs of rows: what must be known of all rows to choose some of them.
+"""The episodes of a log as runs of rows: all that must be known about all rows in order to select some.
 
 A log of a billion rows has far fewer episodes, and a run is two numbers.
 """
@@ -12,12 +12,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Runs:
-    """Consecutive rows of one episode, run by run; an episode may come back in a later run."""
+    """Consecutive rows of one episode, run by run; an episode may continue in a later run."""
 
     episode: np.ndarray
     """(R,) int64: the episode of each run."""
     length: np.ndarray
-    """(R,) int64: its rows, at least one."""
+    """(R,) int64: number of rows, at least one."""
 
     @classmethod
     def of(cls, episode: np.ndarray) -> Runs:
@@ -26,7 +26,7 @@ class Runs:
 
     @classmethod
     def joined(cls, parts: list[Runs]) -> Runs:
-        """Of blocks that follow each other: an episode that goes on in the next block is one run."""
+        """Runs of consecutive blocks: an episode that continues in the next block is one run."""
         episode = np.concatenate([part.episode for part in parts])
         length = np.concatenate([part.length for part in parts])
         start = starts_of(episode)
@@ -47,7 +47,7 @@ class Runs:
 
 
 def starts_of(episode: np.ndarray) -> np.ndarray:
-    """Rows where another episode begins than the row before had."""
+    """Rows whose episode differs from that of the row before."""
     if not len(episode):
         return np.empty(0, np.int64)
     return np.flatnonzero(np.concatenate([[True], episode[1:] != episode[:-1]]))

@@ -1,8 +1,8 @@
-"""From the columns of a log to transitions: which row follows which, and what is left out.
+"""From the columns of a log to transitions: pairs consecutive rows, and leaves out incomplete ones.
 
-Rows are paired with the next row of their episode. With a time column only rows one step apart are paired: the step is
-the median, and half a step more or less is allowed. A pair that an empty cell touches is left out. The action of row t
-leads from row t to row t+1; its reward and flags belong to that step. Rows count from 0, as in the source.
+Rows are paired with the next row of their episode. With a time column, only rows one step apart are paired: the step is
+the median, with a tolerance of half a step. A pair with an empty cell is left out. The action of row t leads from row t
+to row t+1; its reward and flags belong to that step. Rows count from 0, as in the source.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from cbm.errors import DataError
 Arrays = dict[str, np.ndarray]
 
 TOLERANCE = 0.5
-"""Share of a step by which two neighbours may be too near or too far apart."""
+"""Tolerance of the distance between neighbouring rows, as a share of a step."""
 NO_EPISODES = "no episode column"
 CREDIBLE = 0.5
-"""A guessed time column that would leave out more than this share of the pairs is none."""
+"""A guessed time column that would leave out more than this share of the pairs is rejected."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,21 @@ class Table:
 
     columns: Mapping[str, np.ndarray]
     whole: frozenset[str] = frozenset()
-    """Columns of whole numbers; with empty cells they are stored as floats."""
+    """Columns of whole numbers; those with empty cells are stored as floats."""
     about: Arrays = field(default_factory=dict)
-    """Arrays of the contract that describe the columns: kinds, groups, ...."""
+    """Arrays of the npz contract that describe the columns: kinds, groups, ...."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Arrays of the contract, and how they were found."""
+    """Arrays of the npz contract, and notes on how they were found."""
 
     arrays: Arrays
     understood: ReadingNotes
 
 
 def read_table(table: Table, selection: Selection, roles: Roles, reader: str) -> Reading:
-    """Arrays of the contract from the columns of a table."""
+    """Arrays of the npz contract from the columns of a table."""
     columns = table.columns
     rows = len(next(iter(columns.values()))) if columns else 0
     if not rows:
@@ -77,14 +77,14 @@ def read_table(table: Table, selection: Selection, roles: Roles, reader: str) ->
 
 
 def _presence(numbers: Arrays, roles: Roles, understood: ReadingNotes) -> dict[str, np.ndarray]:
-    """Columns with empty cells, and where they have a value."""
+    """Columns with empty cells, and where they have values."""
     present = presence(numbers, 0, understood)
     check_missing(present, understood.rows, roles, understood)
     return present
 
 
 def presence(numbers: Arrays, first_row: int, understood: ReadingNotes) -> dict[str, np.ndarray]:
-    """The same for a block of rows; what is empty is added to what was understood."""
+    """The same for a block of rows; empty cells are added to `understood`."""
     present: dict[str, np.ndarray] = {}
     touched = np.zeros(len(next(iter(numbers.values()))), bool)
     for name, values in numbers.items():
@@ -99,7 +99,7 @@ def presence(numbers: Arrays, first_row: int, understood: ReadingNotes) -> dict[
 
 
 def check_missing(columns: Iterable[str], rows: int, roles: Roles, understood: ReadingNotes) -> None:
-    """Refuse empty cells where they are to be refused, and columns that have nothing else; in order of the columns."""
+    """Refuse empty cells if `roles` says so, and columns that are entirely empty; in the order of the columns."""
     for name in columns:
         count = understood.missing.get(name, 0)
         if count and roles.missing == "refuse":
@@ -135,7 +135,7 @@ def _paired(
     arrays: Arrays, columns: Mapping[str, np.ndarray], selection: Selection, present: Mapping[str, np.ndarray],
     understood: ReadingNotes,
 ) -> tuple[Arrays, Selection]:  # fmt: skip
-    """Transitions of a time series: each row with the one that follows it."""
+    """Transitions of a time series: each row with its successor."""
     rows = understood.rows
     if rows < 2:
         raise DataError(f"a time series of {rows} rows without two consecutive rows of one episode")
@@ -165,7 +165,7 @@ def same_episode(episode: np.ndarray, complete: np.ndarray) -> np.ndarray:
 
 
 def complete_pairs(present: Mapping[str, np.ndarray], selection: Selection, order: np.ndarray) -> np.ndarray:
-    """(T-1,) whether a row has all its values and the next one has its state."""
+    """(T-1,) whether a row has all its values, and the next row has its state."""
     observed = set(selection.obs.values())
     here = all_present(present, len(order))[order]
     state = all_present({n: v for n, v in present.items() if n in observed}, len(order))[order]
@@ -185,7 +185,7 @@ def nothing_left(understood: ReadingNotes) -> str:
 def _episodes(
     columns: Mapping[str, np.ndarray], selection: Selection, arrays: Arrays, understood: ReadingNotes
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Episode of each row, and whether it has one; from a column, or from flags at the ends."""
+    """Episode of each row, and whether it has one; from a column, or from flags at the ends of episodes."""
     rows = understood.rows
     if selection.episode:
         understood.episode = named_columns(selection.episode)
@@ -196,7 +196,7 @@ def _episodes(
 
 
 def ended_rows(flags: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
-    """(T,) whether a row is the last of its episode, by any of the flags."""
+    """(T,) whether a row is the last of its episode according to any flag."""
     ended = np.zeros(rows, bool)
     for values in flags.values():
         ended |= np.nan_to_num(values.astype(float)).astype(bool)
@@ -208,7 +208,7 @@ def named_columns(columns: tuple[str, ...]) -> str:
 
 
 def episode_codes(columns: Mapping[str, np.ndarray], names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Whole numbers stay as they are; anything else is numbered in the order in which it occurs."""
+    """Whole numbers are kept; anything else is numbered in order of occurrence."""
     if has_whole_episodes(columns, names):
         return whole_episodes(columns[names[0]])
     return named_episodes(columns, names, {})
@@ -231,14 +231,14 @@ def whole_episodes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def named_episodes(
     columns: Mapping[str, np.ndarray], names: tuple[str, ...], codes: dict[tuple[Any, ...], int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same from names, or from several columns; `codes` has the numbers given so far, and gets the new ones."""
+    """The same for names, or for several columns; `codes` has the numbers given so far and gets the new ones."""
     keys = list(zip(*(columns[name].tolist() for name in names), strict=True))
     complete = np.array([all(part is not None and part == part and part != "" for part in key) for key in keys], bool)
     return np.array([codes.setdefault(key, len(codes)) for key in keys], np.int64), complete
 
 
 def _clock(columns: Mapping[str, np.ndarray], selection: Selection) -> tuple[np.ndarray | None, Selection]:
-    """Time of each row as numbers, dates in seconds; a guess that holds no times is taken back."""
+    """Time of each row as numbers, dates in seconds; a guessed column that contains no times is dropped."""
     name = selection.time
     if name is None:
         return None, selection
@@ -259,7 +259,7 @@ def without_time(selection: Selection, why: str) -> Selection:
 def order_of(
     episode: np.ndarray, time: np.ndarray | None, selection: Selection, understood: ReadingNotes
 ) -> np.ndarray:
-    """Rows in the order of time within their episodes, where a log mixes several of them."""
+    """Rows in order of time within their episodes, for logs that mix several episodes."""
     rows = np.arange(len(episode))
     if time is None or not selection.episode:
         return rows
@@ -274,7 +274,7 @@ def _timed(
     time: np.ndarray, episode: np.ndarray, follows: np.ndarray, order: np.ndarray, selection: Selection,
     understood: ReadingNotes,
 ) -> tuple[np.ndarray, np.ndarray, Selection]:  # fmt: skip
-    """Only rows one step apart follow each other; time that goes back begins a new episode."""
+    """Only rows one step apart follow each other; where time goes back, a new episode begins."""
     steps = np.diff(time)
     forward = follows & (steps > 0)
     if not forward.any():
@@ -295,7 +295,7 @@ def _timed(
 
 @dataclass(frozen=True)
 class Steps:
-    """(T-1,) booleans: how time goes on from a row to the next of its episode."""
+    """(T-1,) booleans: how time changes from a row to the next of its episode."""
 
     even: np.ndarray
     """By one step, within the tolerance: these rows are paired."""
@@ -310,14 +310,15 @@ class Steps:
         return cls(even, back, follows & ~even & ~back & (steps != 0), follows & (steps == 0))
 
     def report(self, rows: np.ndarray, understood: ReadingNotes) -> None:
-        """Name the rows after which time is not as it should be."""
+        """Record the rows after which time is irregular."""
         understood.note("gaps", rows[self.skips])
         understood.note("repeated", rows[self.stands])
         understood.note("restarts", rows[self.back])
 
 
 def _discrete(action: np.ndarray, columns: list[str], whole: frozenset[str], contract: bool) -> np.ndarray:
-    """One column of few whole numbers from 0 is a choice; in our own layout, any column of whole numbers."""
+    """A single column of few whole numbers from 0 is a discrete action; in our own layout, any column of whole
+    numbers."""
     if not set(columns) <= whole:
         return action.astype(float)
     choice = is_choice(columns, int(action.min()), int(action.max()), contract)
@@ -325,7 +326,7 @@ def _discrete(action: np.ndarray, columns: list[str], whole: frozenset[str], con
 
 
 def is_choice(columns: list[str], low: int, high: int, contract: bool) -> bool:
-    """Whether whole numbers from `low` to `high` are choices."""
+    """Whether whole numbers from `low` to `high` are discrete actions."""
     return contract or (len(columns) == 1 and low >= 0 and high < MAX_CATEGORIES)
 
 

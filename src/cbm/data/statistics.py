@@ -1,4 +1,4 @@
-"""Ranges, kinds and copies of the columns of a log, from memory at once or from blocks of rows in one pass."""
+"""Ranges, kinds and copies of a log's columns, from memory or from blocks of rows in one pass."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from cbm.data.factors import MAX_CATEGORIES, Kind, kind_of_counts
 
 Arrays = dict[str, np.ndarray]
 STATE = ("obs", "next_obs")
-"""The two arrays whose columns are the variables: they have one range together."""
+"""The two arrays whose columns are the variables; they share one range."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is known of each column over all rows. Arrays are named as in an npz file, `obs` stands for both states."""
+    """Statistics of each column over all rows. Arrays are named as in an npz file; `obs` stands for both states."""
 
     low: Arrays
-    """Lowest values, one for each column."""
+    """Lowest value of each column."""
     high: Arrays
     changed: np.ndarray
     """(d,) share of the rows in which a variable changes."""
@@ -48,7 +48,7 @@ class Statistics:
 
 @dataclass
 class Gathering:
-    """Statistics of blocks of rows that are added one after the other; `arrays` have rows along their first axis."""
+    """Statistics from consecutive blocks of rows; `arrays` have rows along their first axis."""
 
     rows: int = 0
     low: Arrays = field(default_factory=dict)
@@ -72,10 +72,11 @@ class Gathering:
 
 @dataclass
 class Levels:
-    """How often each value of each column occurs, for as long as there are few: shows the kinds of variables."""
+    """How often each value of each column occurs, as long as there are few values; this shows the kinds of
+    variables."""
 
     counts: list[dict[float, int] | None]
-    """For each column, by value; None: more values than a categorical variable has."""
+    """For each column, counts by value; None: more values than a categorical variable has."""
 
     @classmethod
     def of(cls, columns: int) -> Levels:
@@ -102,7 +103,7 @@ class Levels:
 
 @dataclass
 class Copies:
-    """Groups of columns that have been equal in all blocks so far; after the first one there are hardly any."""
+    """Groups of columns that have been equal in all blocks so far; after the first block few groups remain."""
 
     groups: list[list[int]]
 
@@ -111,19 +112,19 @@ class Copies:
         return cls([list(range(columns))])
 
     def add(self, *blocks: np.ndarray) -> None:
-        """One more block of each array (rows, columns); a group is cut where its columns differ."""
+        """One more block (rows, columns) of each array; groups are split where their columns differ."""
         cut: list[list[int]] = []
         for group in self.groups:
             parts: dict[bytes, list[int]] = {}
             for i in group if len(group) > 1 else ():
                 digest = hashlib.sha256()
                 for block in blocks:
-                    digest.update((block[:, i] + 0.0).tobytes())  # -0.0 is 0.0
+                    digest.update((block[:, i] + 0.0).tobytes())  # -0.0 becomes 0.0
                 parts.setdefault(digest.digest(), []).append(i)
             cut += [part for part in parts.values() if len(part) > 1]
         self.groups = cut
 
     def pairs(self, names: Sequence[str], constant: np.ndarray) -> list[tuple[str, str]]:
-        """(first, copy) in the order of the copies; what never varies is no copy."""
+        """(first, copy) in the order of the copies; constant columns are not copies."""
         found = sorted((i, group[0]) for group in self.groups for i in group[1:] if not constant[i])
         return [(names[first], names[i]) for i, first in found]

@@ -1,4 +1,5 @@
-"""Transitions of a large table, block by block: the rules of `cbm.data.series`, one row carried over each border."""
+"""Transitions of a large table, block by block, by the rules of `cbm.data.series`; one row is carried over between
+blocks."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ from cbm.errors import DataError
 
 @dataclass
 class Cells:
-    """Numbers of the columns that are used, block by block; what is wrong with them is said after the last block.
+    """Numbers of the columns in use, block by block; problems with them are reported after the last block.
 
-    Whoever takes a block notes its empty cells in `understood` before the next one.
+    The consumer of a block must record its empty cells in `understood` before taking the next one.
     """
 
     source: Source
@@ -34,7 +35,7 @@ class Cells:
     understood: ReadingNotes
     progress: Fraction
     infinite: dict[str, tuple[int, float, int]] = field(default_factory=dict)
-    """First row, its value and how many there are, of each column with cells that are not finite."""
+    """For each column with cells that are not finite: the first such row, its value, and their number."""
 
     def blocks(self) -> Iterator[Arrays]:
         names = list(dict.fromkeys(self.selection.values()))
@@ -43,7 +44,7 @@ class Cells:
             numbers = {name: as_numbers(name, block[name], start) for name in names}
             for name, values in numbers.items():
                 self._count_infinite(name, values, start)
-            if not self.infinite:  # otherwise the log is refused, and the rest is only counted
+            if not self.infinite:  # otherwise the log will be refused, and the rest is only counted
                 yield numbers
             start += len(numbers[names[0]])
             self.progress(start / max(self.source.rows, 1))
@@ -58,7 +59,7 @@ class Cells:
             self.infinite[name] = (row, value, count + len(places))
 
     def _check(self, names: list[str]) -> None:
-        """Refuse what a reader in memory refuses, in the same words."""
+        """Refuse what the reader in memory refuses, with the same messages."""
         for name in names:
             if name in self.infinite:
                 raise DataError(not_finite(name, *self.infinite[name]))
@@ -66,7 +67,7 @@ class Cells:
 
 
 def transitions(cells: Cells, keys: Keys, folder: Path) -> Iterator[Arrays]:
-    """Blocks of the arrays of the contract, with `episode`; checks that need all rows are made at the end."""
+    """Blocks of the arrays of the npz contract, with `episode`; checks that need all rows are made at the end."""
     selection, understood = cells.selection, cells.understood
     if selection.next_obs:
         yield from _given_pairs(cells, keys)
@@ -87,7 +88,7 @@ def _noted(blocks: Iterator[Arrays], understood: ReadingNotes) -> Iterator[Array
 
 
 def _given_pairs(cells: Cells, keys: Keys) -> Iterator[Arrays]:
-    """Rows that hold both states: those with an empty cell are left out."""
+    """Rows that contain both states; those with an empty cell are left out."""
     selection, understood = cells.selection, cells.understood
     start, ends = 0, _Ends()
     for numbers in cells.blocks():
@@ -105,7 +106,7 @@ def _given_pairs(cells: Cells, keys: Keys) -> Iterator[Arrays]:
 
 
 class _Ends:
-    """Episodes that are numbered by their ends: flags, or rows that do not continue each other."""
+    """Numbers episodes by their ends: by flags, or where rows do not continue each other."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -130,7 +131,7 @@ class _Ends:
 
 
 def _paired(blocks: Iterator[Arrays], keys: Keys, selection: Selection, understood: ReadingNotes) -> Iterator[Arrays]:
-    """Each row with the one that follows it; `blocks` come in the order of the keys."""
+    """Each row with its successor; `blocks` come in the order of the keys."""
     if keys.rows < 2:
         raise DataError(f"a time series of {keys.rows} rows without two consecutive rows of one episode")
     has_episodes = bool(selection.episode or selection.flags or understood.restarts)
@@ -176,7 +177,7 @@ def _pairs(
 
 
 def _spooled(blocks: Iterator[Arrays], folder: Path) -> tuple[list[str], np.ndarray]:
-    """All rows as they stand in the source, in one file, since they will be read in another order."""
+    """All rows in source order in one file, since they will be read in another order."""
     names: list[str] = []
     writer: NpyWriter | None = None
     for block in blocks:

@@ -1,4 +1,4 @@
-"""What a log holds and what looks wrong with it, in numbers: the contents of `cbm check`."""
+"""The contents of `cbm check`: what a log contains, and what looks wrong with it, in numbers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cbm.data.transitions import Transitions
 from cbm.data.validate import reward_array
 
 ROWS_PER_VARIABLE = 20
-"""With fewer transitions for each variable and action, weak effects cannot be told from chance."""
+"""With fewer transitions per variable and action, weak effects cannot be distinguished from chance."""
 SHORTEST = 50
-"""Fewer transitions than this are refused by `cbm discover`."""
+"""`cbm discover` refuses logs with fewer transitions."""
 NEAR = 0.9999
-"""Correlation beyond which two variables are nearly the same."""
+"""Correlation above which two variables count as nearly the same."""
 SAMPLE = 512
-"""Rows in which neighbours are compared."""
+"""Rows in which candidate pairs are compared."""
 PROJECTIONS = 3
 
 
@@ -54,7 +54,7 @@ def summarise(log: Log, source: str) -> dict[str, Any]:
 
 
 def warnings(result: dict[str, Any], data: Transitions) -> list[str]:
-    """What looks wrong, one sentence each."""
+    """Everything that looks wrong, one sentence each."""
     said = []
     columns = len(data.factors) + len(data.factors.action_names)
     if len(data) < SHORTEST:
@@ -112,8 +112,8 @@ def _constant_names(data: Transitions, known: Statistics) -> list[str]:
 def duplicates(data: Transitions, constant: np.ndarray) -> tuple[list[list[str]], list[list[str]]]:
     """Pairs of variables that are equal everywhere, and pairs that differ only by scale, offset and a little noise.
 
-    Equal columns have equal projections: sorted by a few random ones, they are neighbours, so that ten thousand
-    variables take no longer than to sort them.
+    Equal columns have equal projections: when sorted by a few random projections they are neighbours, so ten thousand
+    variables cost no more than sorting them.
     """
     rows = np.linspace(0, len(data) - 1, min(len(data), SAMPLE)).astype(int)
     columns = np.flatnonzero(~constant)
@@ -127,7 +127,7 @@ def duplicates(data: Transitions, constant: np.ndarray) -> tuple[list[list[str]]
     pairs: dict[tuple[int, int], bool] = {}
     for _ in range(PROJECTIONS):
         place = rng.normal(size=len(rows)) @ standard
-        order = np.argsort(np.abs(place), kind="stable")  # a copy with the other sign is a neighbour as well
+        order = np.argsort(np.abs(place), kind="stable")  # a copy with opposite sign is a neighbour, too
         left, right = order[:-1], order[1:]
         alike = np.abs(np.einsum("tj,tj->j", standard[:, left], standard[:, right])) / len(rows) > NEAR
         for a, b in zip(left[alike].tolist(), right[alike].tolist(), strict=True):
@@ -140,11 +140,11 @@ def duplicates(data: Transitions, constant: np.ndarray) -> tuple[list[list[str]]
 
 
 def _repeated_rows(data: Transitions) -> int | None:
-    """Transitions that occur more than once, by a fingerprint of each row; None: not counted, in a mapped log."""
+    """Number of repeated transitions, by a fingerprint of each row; None: not counted in a memory-mapped log."""
     if isinstance(data, MappedTransitions):
         return None  # the fingerprints alone would take memory in proportion to the rows
     if all(kind != "continuous" for kind in data.factors.kinds):
-        return 0  # a few discrete values repeat themselves
+        return 0  # rows of a few discrete values repeat anyway
     rng = np.random.default_rng(1)
     rows = np.hstack([data.obs, data.action.astype(float), data.next_obs])
     marks = rows @ rng.normal(size=rows.shape[1])

@@ -1,7 +1,7 @@
-"""Transitions: the arrays of a log together with what their columns mean.
+"""Transitions: the arrays of a log together with the meaning of their columns.
 
-Divides rows into episodes, selects rows and splits off held-out data. Reading and writing bytes is left to
-`cbm.data.readers`, the meaning of columns to `cbm.data.factors`, checks of contents to `cbm.data.validate`. Rows count
+Divides rows into episodes, selects rows and splits off held-out data. Reading and writing files is in
+`cbm.data.readers`, the meaning of columns in `cbm.data.factors`, checks of contents in `cbm.data.validate`. Rows count
 from 0 in every message.
 """
 
@@ -26,23 +26,23 @@ from cbm.data.validate import MIN_ROWS, reward_array
 from cbm.errors import DataError, WriteError
 
 MIN_EPISODES = 10
-"""With fewer episodes than this, whole episodes are too coarse to hold some out."""
+"""With fewer episodes, whole episodes are too coarse a unit for held-out data."""
 MIN_BLOCKS = 20
-"""A log with few episodes is cut into at least so many blocks of consecutive rows."""
+"""A log with few episodes is cut into at least this many blocks of consecutive rows."""
 SHOWN = 20
-"""Variables in the table of a notebook."""
+"""Variables in the table shown in a notebook."""
 SAME = 1e-6
-"""Relative difference within which next_obs[t] and obs[t+1] are the same state, stored twice."""
+"""Relative difference within which next_obs[t] and obs[t+1] count as the same state, stored twice."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Transitions:
-    """T transitions of d state variables. Checked, and converted to the types below, when made."""
+    """T transitions of d state variables, checked and converted to the types below on creation."""
 
     obs: np.ndarray
     """(T, d) float64: the state before each step."""
     action: np.ndarray
-    """(T, a) float64, or (T, 1) int64 when the action is discrete; (T,) is taken as (T, 1)."""
+    """(T, a) float64, or (T, 1) int64 for a discrete action; (T,) is read as (T, 1)."""
     next_obs: np.ndarray
     """(T, d) float64: the state after each step."""
     factors: Factors
@@ -50,17 +50,17 @@ class Transitions:
     rewards: dict[str, np.ndarray] = field(default_factory=dict)
     """(T,) float64 for each reward, by its name."""
     context: dict[str, np.ndarray] = field(default_factory=dict)
-    """(T,) float64 for each thing, such as the goal of an episode, that rewards may depend on and that is no part of
-    the state: always visible to models of rewards, never modelled, never a cause."""
+    """(T,) float64 for each quantity on which rewards may depend and that is not part of the state, such as the goal of
+    an episode: always visible to models of rewards, never modelled, never a cause."""
     terminated: np.ndarray | None = None
     """(T,) bool: the step reached an end state."""
     truncated: np.ndarray | None = None
     """(T,) bool: the episode was cut off after the step."""
     episode: np.ndarray = None  # type: ignore[assignment]
-    """(T,) int64. When not given: rows up to a flag above, or, without flags, rows that continue each other
-    (a row follows another when its obs is the other's next_obs)."""
+    """(T,) int64. If not given: rows up to a flag above or, without flags, rows that continue each other (a row
+    continues another if its obs is the other's next_obs)."""
     truth: np.ndarray | None = None
-    """(d, d+1) bool: the true graph, when the world that made the data knows it."""
+    """(d, d+1) bool: the true graph, if the world that made the data knows it."""
     truth_rewards: dict[str, np.ndarray] = field(default_factory=dict)
     """(d,) bool for each reward: its true parents."""
 
@@ -109,7 +109,7 @@ class Transitions:
         return f"Transitions({size}, rewards: {', '.join(self.rewards) or 'none'})"
 
     def _repr_html_(self) -> str:
-        """For notebooks: the size, and the kind and range of the first variables."""
+        """For notebooks: the size of the log, and the kinds and ranges of the first variables."""
         known = self.statistics()
         columns = list(zip(self.factors.variables, known.low["obs"], known.high["obs"], strict=True))[:SHOWN]
         rows = "".join(
@@ -134,14 +134,14 @@ class Transitions:
         """Read any file or directory that `cbm.data.readers` lists, or `minari:NAME`.
 
         `obs`, `action`, `reward`, `episode`, `time` name the columns of a table; `missing`, `rate`, `reader` are as in
-        `cbm.data.roles.Roles`. What was guessed or left out is said on the error stream. A variable, reward or action
-        that has one value in the whole file is refused, since it can only be a mistake or a waste; `allow_constant`
+        `cbm.data.roles.Roles`. Guesses and omissions are reported on the error stream. A variable, reward or action
+        with a single value in the whole file is refused, since it can only be a mistake or a waste; `allow_constant`
         keeps it.
 
-        A table that would take more than `memory` bytes (half of what is free) is converted to a map on disk, in the
-        directory `maps` (a temporary one), and its arrays are those of the map.
+        A table that would take more than `memory` bytes (default: half of the free memory) is converted to a map on
+        disk, in the directory `maps` (default: a temporary one), and its arrays are those of the map.
         """
-        from cbm.data.log import Limit, read_log  # here, since it makes transitions
+        from cbm.data.log import Limit, read_log  # imported here because it imports this module
         from cbm.data.roles import Roles
 
         limit = Limit(memory, None if maps is None else Path(maps))
@@ -154,7 +154,7 @@ class Transitions:
     def from_table(cls, table: Any, **roles: Any) -> Transitions:
         """From a data frame (pandas, polars, Arrow), a dictionary of them, or a replay buffer in memory.
 
-        `obs`, `action`, `reward`, `episode` and `time` name columns, each one name, a list of names or globs.
+        `obs`, `action`, `reward`, `episode` and `time` name columns; each is one name, a list of names or globs.
         """
         from cbm.data.log import as_transitions
         from cbm.data.roles import Roles
@@ -170,7 +170,8 @@ class Transitions:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Transitions:
-        """From the arrays of an npz file by name; unknown ones are ignored. Data frames keep their columns' names."""
+        """From the arrays of an npz file by name; unknown ones are ignored. Data frames keep the names of their
+        columns."""
         arrays = validate.with_names_of_frames(arrays)
         validate.check_present(arrays)
         truths = {k.removeprefix("truth_reward_"): v for k, v in arrays.items() if k.startswith("truth_reward_")}
@@ -215,7 +216,7 @@ class Transitions:
         return arrays | {f"truth_reward_{name}": values for name, values in self.truth_rewards.items()}
 
     def check_varies(self) -> None:
-        """Raise a DataError for a variable, a reward or an action that never changes in any row."""
+        """Raise a DataError for a variable, reward or action that never changes."""
         last, known = len(self) - 1, self.statistics()
         same = known.constant("obs")
         if same.any():
@@ -247,7 +248,7 @@ class Transitions:
         index = np.atleast_1d(np.arange(len(self))[rows])
         if not len(index):
             raise DataError("no rows are selected")
-        part = copy.copy(self)  # rows of checked data need no second check, and may be fewer than MIN_ROWS
+        part = copy.copy(self)  # checked data need no second check, and may have fewer rows than MIN_ROWS
         for name in ("obs", "action", "next_obs", "terminated", "truncated", "episode"):
             values = getattr(self, name)
             object.__setattr__(part, name, None if values is None else values[index])
@@ -256,14 +257,14 @@ class Transitions:
         return part
 
     def head(self, n: int) -> Transitions:
-        """The first n rows, or all when there are fewer."""
+        """The first n rows, or all if there are fewer."""
         return self.select(slice(0, max(0, n)))
 
     def split(self, held_out: float = 0.1, seed: int = 0) -> tuple[Transitions, Transitions]:
-        """Train and held-out rows, divided by whole episodes so that neighbours do not land on both sides.
+        """Training and held-out rows, divided by whole episodes, so that neighbouring rows are not on both sides.
 
-        Where whole episodes cannot give about the share asked for (fewer than 10 of them, or very unequal
-        ones), rows are first cut into blocks of consecutive rows, at least 20 where there are as many rows.
+        If whole episodes cannot give roughly the requested share (fewer than 10 episodes, or very unequal ones), rows
+        are first cut into blocks of consecutive rows, at least 20 if there are that many rows.
         """
         if not 0 < held_out < 1:
             raise DataError(f"the share to hold out must lie between 0 and 1, not {held_out}")
@@ -303,6 +304,6 @@ def continue_each_other(next_obs: np.ndarray, obs: np.ndarray) -> np.ndarray:
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
-    """A path as it goes into a message of one line."""
+    """A path as shown in a one-line message."""
     text = os.fspath(path)
     return text if text.isprintable() else repr(text)

@@ -1,7 +1,7 @@
 """Checks of the arrays of a log, each with a one-line message that names array, variable and row.
 
-Every function takes an array as it came from a file or a user and returns it in the type that
-`cbm.data.transitions.Transitions` keeps, or raises a `DataError`.
+Every function takes an array from a file or a user and returns it in the type that `cbm.data.transitions.Transitions`
+stores, or raises a `DataError`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from cbm.data.readers.common import check_memory
 from cbm.errors import DataError
 
 MIN_ROWS = 2
-"""One row is no log: it can be neither split nor said to vary."""
+"""A single row can neither be split nor show any variation."""
 LARGEST = 1e15
-"""Values beyond this stand for "missing" or "unbounded" in the logs that have them."""
+"""Larger values stand for "missing" or "unbounded" in the logs that contain them."""
 BEYOND = f"is beyond {LARGEST:g}; does it stand for a missing value?"
 
 _REQUIRED = ("obs", "action", "next_obs")
@@ -33,7 +33,7 @@ _NEAR_MISSES = {
 
 
 def with_names_of_frames(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The columns of data frames name the variables and the actions, where nothing else does."""
+    """Take the names of variables and actions from the columns of data frames, unless they are given otherwise."""
     if not isinstance(arrays, Mapping):
         raise TypeError(f"expected a dictionary of arrays by name, got {type(arrays).__name__}")
     named = dict(arrays)
@@ -45,7 +45,7 @@ def with_names_of_frames(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_present(arrays: Mapping[str, Any]) -> None:
-    """The three arrays that every log has; common other spellings of them are pointed out."""
+    """Check that the three required arrays exist; other common spellings are pointed out."""
     missing = [repr(name) for name in _REQUIRED if name not in arrays]
     if not missing:
         return
@@ -68,7 +68,7 @@ def _meant(name: str) -> str | None:
 
 
 def numbers(name: str, value: Any) -> np.ndarray:
-    """Any real dtype; text, dates, objects, records and complex numbers are refused by their dtype."""
+    """An array of any real dtype; text, dates, objects, records and complex numbers are refused."""
     try:
         array = np.asarray(value)
     except ValueError:
@@ -95,11 +95,11 @@ def table(name: str, value: Any, shape: tuple[int, int], columns: Sequence[str])
     """A matrix of finite numbers as float64."""
     array = numbers(name, value)
     check_shape(name, array, shape)
-    if array.dtype != np.float64:  # a boolean takes eight times its room as a float
+    if array.dtype != np.float64:  # a boolean takes eight times as much memory as a float
         check_memory([8 * array.size])
-    with np.errstate(over="ignore"):  # a wider float that overflows turns into inf, which is reported below
+    with np.errstate(over="ignore"):  # a wider float that overflows becomes inf, which is reported below
         array = np.ascontiguousarray(array, dtype=np.float64)
-    low, high = array.min(axis=0), array.max(axis=0)  # nan and inf survive both
+    low, high = array.min(axis=0), array.max(axis=0)  # nan and inf propagate through both
     if np.isfinite(low).all() and np.isfinite(high).all() and max(-low.min(), high.max()) <= LARGEST:
         return array
     infinite = ~np.isfinite(array)
@@ -113,7 +113,7 @@ def table(name: str, value: Any, shape: tuple[int, int], columns: Sequence[str])
 def bad_value(
     name: str, columns: Sequence[str], first: tuple[int, int, float], problem: str, in_column: int, in_array: int
 ) -> str:
-    """`first` is the row, the column and the value."""
+    """`first` is the row, the column and the value of the first bad cell."""
     row, column, value = first
     return (
         f"array {name!r}, variable {columns[column]!r}, row {row}: {value:g} {problem} "
@@ -162,7 +162,7 @@ def context_vector(name: str, value: Any, rows: int, variables: Sequence[str]) -
 
 
 def reward_array(name: str) -> str:
-    """Name in a file of the array of a reward."""
+    """Name of a reward's array in a file."""
     return "reward" if name == "reward" else f"reward_{name}"
 
 
@@ -205,7 +205,7 @@ def as_columns(action: np.ndarray) -> np.ndarray:
 
 
 def texts(arrays: Mapping[str, Any], name: str, count: int, of: str) -> list[str] | None:
-    """An array of strings, one for each column of the array `of`, or None when there is none."""
+    """An array of strings, one for each column of the array `of`; None if there is none."""
     if arrays.get(name) is None:
         return None
     array = np.asarray(arrays[name])
@@ -238,7 +238,7 @@ def factors_of(arrays: Mapping[str, Any]) -> Factors:
 
 
 def _discrete_actions(action: np.ndarray, declared: Any) -> int | None:
-    """One column of integers is a choice among n, declared or the largest that occurs plus one."""
+    """A single column of integers is a discrete action with n values: as declared, or the largest value plus one."""
     if declared is not None:
         count = numbers("discrete_actions", declared)
         if count.size != 1 or count.dtype.kind not in "iu":

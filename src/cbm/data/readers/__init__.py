@@ -1,9 +1,9 @@
-"""Logs, in and out: one module for each format, and the table that lists them.
+"""Reading and writing logs: one module for each format, and the table that lists them.
 
-Every reader gets a path and the roles that the user named, and returns the arrays of the npz contract by name (`obs`,
-`action`, `next_obs`, `reward_<name>`, `episode`, `names`, ...) with what it understood; every writer takes the arrays.
-`cbm.data.transitions` gives them meaning and checks their contents. Nothing here unpickles or runs what a file holds.
-Whatever a damaged file makes a parser raise leaves as a `DataError`.
+Every reader gets a path and the roles named by the user, and returns the arrays of the npz contract by name (`obs`,
+`action`, `next_obs`, `reward_<name>`, `episode`, `names`, ...) with reading notes; every writer gets the arrays.
+`cbm.data.transitions` interprets them and checks their contents. Nothing here unpickles or runs anything in a file.
+Whatever a damaged file makes a parser raise becomes a `DataError`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Write = Callable[[IO[bytes], Mapping[str, np.ndarray]], None]
 
 
 class Reader(NamedTuple):
-    """How logs of one kind are read and, if they can be, written."""
+    """How logs of one format are read and, if possible, written."""
 
     what: str
     read: Callable[[Path, Roles], Reading]
@@ -37,7 +37,7 @@ class Reader(NamedTuple):
     """First bytes of such a file; empty for text."""
     write: Write | None = None
     shape: Callable[[Path], Shape] | None = None
-    """How large the table is; None: such logs are always read into memory."""
+    """The size of the table; None: logs of this format are always read into memory."""
     source: Callable[[Path, Roles, Fraction], Source] | None = None
     """The table in blocks of rows."""
 
@@ -66,17 +66,17 @@ READERS = {
     "minari": Reader("a Minari HDF5 file", hdf5.read, (".hdf5", ".h5"), HDF5_MAGIC),
     "ros": Reader("a ROS 2 bag or MCAP file", ros.read, (".mcap", ".db3"), (b"\x89MCAP0\r\n", b"SQLite format 3\0")),
 }  # fmt: skip
-"""By name: a new format is one module and one line here. HDF5 files show their layout themselves."""
+"""By name: a new format needs one module and one line here. HDF5 files are recognised by their contents."""
 SUFFIXES = tuple(suffix for reader in READERS.values() if reader.write for suffix in reader.suffixes)
-"""Of the files that can be written."""
+"""Suffixes of the files that can be written."""
 READABLE = tuple(dict.fromkeys(suffix for reader in READERS.values() for suffix in reader.suffixes))
 MINARI = "minari:"
-"""In front of the name of a Minari dataset, which is no file."""
+"""Prefix of the name of a Minari dataset, which is not a file."""
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".npy")
 
 
 def read(path: str | os.PathLike[str], roles: Roles | None = None) -> Reading:
-    """A log by the reader that its name and its first bytes show, or that the roles name."""
+    """A log, by the reader that its name and first bytes imply, or that the roles name."""
     roles = roles or Roles()
     if isinstance(path, str) and path.startswith(MINARI):
         return minari.read(path.removeprefix(MINARI), roles)
@@ -86,7 +86,7 @@ def read(path: str | os.PathLike[str], roles: Roles | None = None) -> Reading:
 
 
 def large(path: str | os.PathLike[str], roles: Roles) -> Large | None:
-    """The same log in blocks of rows; None: its format has none, or what it is cannot be told (`read` says why)."""
+    """The same log in blocks of rows; None if its format has none, or if it cannot be identified (`read` says why)."""
     if isinstance(path, str) and path.startswith(MINARI):
         return None
     with _path_errors():
@@ -169,7 +169,7 @@ def _unknown(path: Path) -> str:
 
 
 def write(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write under a temporary name in the same directory, then rename: a file is whole or not there."""
+    """Write under a temporary name in the same directory, then rename, so that the file is complete or absent."""
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(f"unknown kind of file {suffix!r} (one of {', '.join(SUFFIXES)})")

@@ -1,7 +1,8 @@
-"""Tables in Arrow's memory format: what Parquet and Feather files, LeRobot datasets and data frames become.
+"""Tables in Arrow's memory format, into which Parquet and Feather files, LeRobot datasets and data frames are
+converted.
 
-A column of lists of one length becomes one column for each place (`state_0`, `state_1`, ...), a column of records one
-for each field (`pose.x`).
+A column of lists of equal length becomes one column for each position (`state_0`, `state_1`, ...), a column of records
+one for each field (`pose.x`).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def source(path: Path, roles: Roles | None = None, progress: Fraction | None = N
 
 
 def _batches(path: Path) -> Iterator[Any]:
-    """Record batches of a file or a stream, read and not mapped: what was read does not stay in memory."""
+    """Record batches of a file or a stream, read instead of mapped, so that they do not stay in memory."""
     pa, ipc = optional("pyarrow", "reading Arrow"), optional("pyarrow.ipc", "reading Arrow")
     try:
         with pa.OSFile(str(path)) as file:
@@ -100,7 +101,7 @@ def columns_of(table: Any, columns: Sequence[str]) -> Arrays:
 
 
 def release() -> None:
-    """Give back the memory that Arrow keeps for the next table: after the last block there is none."""
+    """Release the memory that Arrow keeps for a next table: after the last block there is none."""
     optional("pyarrow", "reading Arrow").default_memory_pool().release_unused()
 
 
@@ -132,7 +133,7 @@ def as_table(table: Any, used: Sequence[str], about: Arrays) -> Table:
 
 
 def metadata(schema: Any) -> Arrays:
-    """What a table has no columns for, as our own writers store it."""
+    """Arrays without columns in the table, as our own writers store them in its metadata."""
     about = json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}"))
     return {name: np.array(about[name]) for name in about if is_metadata(name)}
 
@@ -157,7 +158,7 @@ def to_numpy(column: Any) -> np.ndarray:
 
 
 def flat(table: Any) -> Any:
-    """Lists of one length and records as columns of their own."""
+    """Split lists of equal length, and records, into separate columns."""
     types, pa = optional("pyarrow.types", "reading Arrow"), optional("pyarrow", "reading Arrow")
     while any(types.is_struct(field.type) for field in table.schema):
         table = table.flatten()
@@ -179,13 +180,13 @@ def flat(table: Any) -> Any:
 
 
 def _places(column: Any, name: str) -> np.ndarray:
-    """(k, T) numbers of a column of lists; all lists must be as long."""
+    """(k, T) numbers of a column of lists, which must have equal lengths."""
     values = vectors(column, name)
     return np.ascontiguousarray(values.T)
 
 
 def vectors(column: Any, name: str) -> np.ndarray:
-    """(T, k) numbers of a column of lists of one length."""
+    """(T, k) numbers of a column of lists of equal length."""
     if not len(column):
         raise DataError("the table has no rows")
     if column.null_count:
@@ -208,7 +209,7 @@ def write(handle: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def table_of(arrays: Mapping[str, np.ndarray]) -> Any:
-    """An Arrow table in our own layout, with what has no column in its metadata."""
+    """An Arrow table in our own layout; arrays that fit no column are in its metadata."""
     pyarrow = optional("pyarrow", "writing Arrow")
     about = {name: values.tolist() for name, values in arrays.items() if is_metadata(name)}
     return pyarrow.table(to_columns(arrays)).replace_schema_metadata({METADATA_KEY: json.dumps(about)})

@@ -1,8 +1,8 @@
 """Replay and rollout buffers of Stable-Baselines3 and Tianshou, in memory. Their pickles are never read.
 
-They are known by their attributes, so neither library is imported, and CleanRL's buffers, which have the same
-attributes, can be read too. Rows keep their order in time, copy by copy of the environment; a full buffer begins at its
-oldest row.
+They are recognised by their attributes, so neither library is imported, and CleanRL's buffers, which have the same
+attributes, can be read too. Rows stay in time order, one copy of the environment after the other; a full buffer begins
+at its oldest row.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _from_sb3(buffer: Any) -> Columns:
 
 
 def _overlaps(buffer: Any) -> bool:
-    """With `optimize_memory_usage` the next observation is that of the next row: rows are paired as in a log."""
+    """With `optimize_memory_usage` the next observation is stored in the next row, so rows are paired as in a log."""
     return bool(getattr(buffer, "optimize_memory_usage", False))
 
 

@@ -1,4 +1,4 @@
-"""What several readers need: packages that may be missing, what a parser said, and a look at the memory first."""
+"""Shared by several readers: optional packages, messages of parsers, and a check of the available memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEMORY_SHARE = 0.8
 
 
 def optional(module: str, purpose: str) -> Any:
-    """Import where it is used, so that other files do without it."""
+    """Import an optional package where it is used, so that other formats do not need it."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -32,7 +32,7 @@ def array_of(item: Any, name: str) -> np.ndarray:
 
 
 def reason(error: BaseException) -> str:
-    """What a parser said, as one printable line: it may quote the damaged bytes."""
+    """A parser's message as one printable line: it may quote damaged bytes."""
     text = "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
     return f"{text:.200}" if text else type(error).__name__
 
@@ -47,7 +47,7 @@ def check_memory(sizes: Iterable[int]) -> None:
 
 
 def available_memory() -> int | None:
-    """Bytes that can be used without swapping, or None where the system does not say."""
+    """Bytes that can be used without swapping, or None if the system does not report it."""
     try:
         with open("/proc/meminfo") as lines:
             return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))

@@ -1,4 +1,4 @@
-"""Tables as text: CSV and TSV, with the separator that the header shows."""
+"""Tables as text: CSV and TSV, with the separator found in the header."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _opened(path: Path) -> Iterator[tuple[list[str], Iterator[list[str]], str, I
 
 
 def shape(path: Path) -> Shape:
-    """Rows by the length of the first ones."""
+    """Number of rows, estimated from the length of the first ones."""
     size = path.stat().st_size
     with open(path, "rb") as file:
         start = file.read(_START)
@@ -55,7 +55,7 @@ def shape(path: Path) -> Shape:
 
 
 def source(path: Path, roles: Roles, progress: Fraction) -> Source:
-    """One pass over all cells says what each column holds; text shows its kind nowhere else."""
+    """Finds the kind of each column in one pass over all cells, since text does not declare it."""
     size = max(1, path.stat().st_size)
     with _opened(path) as (header, rows, reader, handle):
         parsed = [_Column(name, roles, keeps=False) for name in header]
@@ -80,7 +80,7 @@ def source(path: Path, roles: Roles, progress: Fraction) -> Source:
 
 
 def _blocks(header: list[str], rows: Iterator[list[str]], size: int) -> Iterator[tuple[int, list[list[str]]]]:
-    """So many rows at a time, with the number of their first; every row must be as long as the header."""
+    """Blocks of rows, each with the number of its first; every row must be as long as the header."""
     start = 0
     while block := list(islice(rows, size)):
         for row, cells in enumerate(block, start):
@@ -91,7 +91,7 @@ def _blocks(header: list[str], rows: Iterator[list[str]], size: int) -> Iterator
 
 
 def _separator(handle: IO[str], path: Path) -> str:
-    """A comma, or what the header has instead of one."""
+    """A comma, or the separator that the header has instead."""
     first = handle.readline(1_000_000)
     handle.seek(0)
     if path.suffix.lower() == ".tsv":
@@ -120,9 +120,9 @@ def _read(header: list[str], rows: Iterator[list[str]], roles: Roles, reader: st
 
 
 class _Column:
-    """One column, block by block: numbers take far less room than their text, which is kept only where it may serve.
+    """One column, block by block: numbers take far less memory than their text, which is kept only if it may be needed.
 
-    Without `keeps` neither is kept, only what they show of the column.
+    Without `keeps` neither is kept, only what they show about the column.
     """
 
     def __init__(self, name: str, roles: Roles, keeps: bool = True):
@@ -166,7 +166,7 @@ class _Column:
         return NUMBER if self.filled else EMPTY
 
     def parsed(self, cells: Sequence[str], start: int) -> np.ndarray:
-        """A block of cells as numbers, or as text if any cell of the column is no number."""
+        """A block of cells as numbers, or as text if any cell of the column is not a number."""
         if self.bad is not None:
             return np.array([cell.strip() for cell in cells], object)
         try:
@@ -175,7 +175,7 @@ class _Column:
             return self._look(cells, start)
 
     def check_numbers(self) -> None:
-        """Refuse a column that is used as numbers and has a cell that is none."""
+        """Refuse a column that is used as numbers and has a cell that is not one."""
         if self.bad is not None:
             row, cell = self.bad
             raise DataError(f"column {self.name!r}, row {row}: {cell!r:.60} is not a number")

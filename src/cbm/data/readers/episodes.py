@@ -1,6 +1,6 @@
-"""What formats with named arrays share: arrays of each episode become the columns of one table.
+"""Shared by formats with named arrays: arrays of each episode become the columns of one table.
 
-The format knows its roles, so nothing is guessed; what a user names replaces them.
+The format defines the roles, so nothing is guessed; roles named by the user replace them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from cbm.data.series import Reading, Table, read_table
 from cbm.errors import DataError
 
 NEXT = "next_obs:"
-"""In front of the column of a variable after the step."""
+"""Prefix of the column of a variable after the step."""
 
 
 @dataclass
 class Columns:
-    """Columns of a log whose format says what they are; filled part by part, then read."""
+    """Columns of a log whose format defines their roles; filled part by part, then read."""
 
     reader: str
     columns: dict[str, np.ndarray] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Columns:
     """What the log holds besides, such as pictures, with the reason."""
 
     def add(self, name: str, values: np.ndarray, names: Sequence[str] | None = None) -> dict[str, str]:
-        """Columns of an array (T,) or (T, ...); one for each number of a row. Gives column by label."""
+        """Add the columns of an array (T,) or (T, ...), one for each number of a row; returns them by label."""
         rows = values.reshape(len(values), -1)
         labels = list(names) if names is not None else [name] if rows.shape[1] == 1 else \
             [f"{name}_{k}" for k in range(rows.shape[1])]  # fmt: skip
@@ -79,19 +79,19 @@ class Columns:
 
 
 def joined(parts: Sequence[np.ndarray], name: str) -> np.ndarray:
-    """The arrays of all episodes below each other."""
+    """The arrays of all episodes, concatenated."""
     if len({part.shape[1:] for part in parts}) > 1:
         raise DataError(f"array {name!r} has rows of different shapes in different episodes")
     return np.concatenate(parts)
 
 
 def is_vector(shape: tuple[int, ...]) -> bool:
-    """Rows of numbers and not pictures."""
+    """Whether an array has rows of numbers, and not pictures."""
     return len(shape) in (1, 2)
 
 
 def same_names(episodes: Sequence[tuple[str, Mapping[str, object]]]) -> list[str]:
-    """Names that all episodes have; one that only some have is an error."""
+    """Names that all episodes have; a name that only some have is an error."""
     first, names = episodes[0][0], set(episodes[0][1])
     for key, arrays in episodes:
         if set(arrays) != names:

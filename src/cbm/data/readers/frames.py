@@ -1,7 +1,7 @@
 """Data frames and other tables in memory: pandas, polars, Arrow, DuckDB, or a dictionary of columns.
 
-They come in through Arrow's interface (`__arrow_c_stream__`) where pyarrow is installed, and column by column
-otherwise, so that none of them is a dependency.
+They are read through Arrow's interface (`__arrow_c_stream__`) if pyarrow is installed, and otherwise column by column,
+so that none of these packages is a dependency.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def read(frame: Any, roles: Roles) -> Reading:
 
 
 def _has_zero_bytes(frame: Any) -> bool:
-    """In a column's name: Arrow's interface ends a name there, and polars ends the whole process."""
+    """Whether a column's name has a zero byte: Arrow's interface ends the name there, and polars crashes."""
     columns = getattr(frame, "columns", ())
     return isinstance(columns, list) and any("\0" in str(name) for name in columns)
 
 
 def read_episodes(frames: Mapping[Any, Any], roles: Roles) -> Reading:
-    """Several tables, each an episode called by its key; they must have the same columns."""
+    """Several tables, each an episode named by its key; they must have the same columns."""
     first: list[str] = []
     parts: dict[str, list[np.ndarray]] = {}
     episode: list[str] = []
@@ -69,7 +69,7 @@ def read_episodes(frames: Mapping[Any, Any], roles: Roles) -> Reading:
 
 
 def columns_of(frame: Any) -> dict[str, np.ndarray]:
-    """Columns by name, of whatever makes arrays of its columns; an index that is no plain count is a column too."""
+    """Columns by name, of any object whose columns become arrays; an index other than 0, 1, ... is a column, too."""
     if isinstance(frame, Mapping):
         return {column_name(str(name)): np.asarray(values) for name, values in frame.items()}
     if hasattr(frame, "column_names"):

@@ -1,6 +1,6 @@
-"""HDF5 files: which of the known layouts a file has, and its arrays, read without running anything.
+"""HDF5 files: recognises which of the known layouts a file has, and reads its arrays without running anything.
 
-| layout | shows itself by |
+| layout | recognised by |
 |---|---|
 | robomimic | a group `data` of groups `demo_0`, `demo_1`, ... |
 | d4rl | arrays `observations` and `actions` at the top |
@@ -26,7 +26,7 @@ LAYOUTS = {"robomimic": robomimic.read_file, "d4rl": d4rl.read_file, "minari": m
 
 
 def read(path: Path, roles: Roles) -> Reading:
-    """By the layout that the file shows, which must be the one that was asked for."""
+    """Read the layout that the file has, which must be the requested one."""
     with opened(path) as file:
         layout = layout_of(file)
         if layout is None:

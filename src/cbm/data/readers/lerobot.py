@@ -1,7 +1,7 @@
-"""LeRobot datasets, versions 2 and 3: a directory with `meta/info.json` and Parquet files below `data/`.
+"""LeRobot datasets, versions 2 and 3: a directory with `meta/info.json` and Parquet files in `data/`.
 
-The package is not needed, only pyarrow. Pictures and videos are left out. `observation.*` is the state, `action` the
-action, `next.reward` the reward, if there is one; any other column of numbers can be named.
+Needs only pyarrow, not the lerobot package. Pictures and videos are left out. `observation.*` is the state, `action`
+the action, `next.reward` the reward, if there is one; other numeric columns can be named.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _features(path: Path) -> dict[str, Any]:
 
 
 def _table(path: Path, features: dict[str, Any]) -> Any:
-    """All Parquet files below each other, without pictures, in the order of episodes and frames."""
+    """All Parquet files concatenated, without pictures, in the order of episodes and frames."""
     parquet, pa = optional("pyarrow.parquet", "reading LeRobot"), optional("pyarrow", "reading LeRobot")
     files = sorted((path / "data").glob("**/*.parquet"))
     if not files:
@@ -102,7 +102,7 @@ def _columns(table: Any, features: dict[str, Any]) -> Columns:
 
 
 def _add_action(columns: Columns, values: np.ndarray, names: list[str] | None) -> None:
-    """Actions are often called as the joints are; their columns are `action.<name>`."""
+    """Actions often have the same names as the joints, so their columns are `action.<name>`."""
     width = values.reshape(len(values), -1).shape[1]
     names = names or (["action"] if width == 1 else [f"action_{k}" for k in range(width)])
     ids = [name if name.startswith("action") else f"action.{name}" for name in names]
@@ -119,7 +119,7 @@ def _values(column: Any, name: str) -> np.ndarray | None:
 
 
 def _labels(name: str, feature: dict[str, Any]) -> list[str] | None:
-    """Names of the places of a vector: a list, or a list below one key, as long as the vector."""
+    """Names of the entries of a vector: a list, or a list under one key, as long as the vector."""
     names, shape = feature.get("names"), feature.get("shape")
     if isinstance(names, dict):
         lists = [value for value in names.values() if isinstance(value, list)]

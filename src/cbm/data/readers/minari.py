@@ -116,7 +116,7 @@ def _add_states(columns: Columns, groups: list[tuple[str, Any]], name: str) -> N
 
 
 def _leaves(item: Any, path: str) -> list[str]:
-    """Paths of the arrays below a group; the observations of a Dict space are groups."""
+    """Paths of the arrays in a group; the observations of a Dict space are groups."""
     if not hasattr(item, "keys"):
         return [path]
     return [leaf for key in item for leaf in _leaves(item[key], f"{path}/{key}")]

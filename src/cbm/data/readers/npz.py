@@ -18,7 +18,7 @@ from cbm.errors import DataError
 
 
 def read(path: Path, roles: Roles) -> Reading:
-    """Arrays by their names: columns have none, so there are no roles to name."""
+    """Arrays by their names: their columns have no names, so roles cannot be assigned."""
     if roles.named:
         raise DataError("an npz file has arrays, not columns: --obs, --action and so on are for tables")
     arrays = _read(path)

@@ -1,4 +1,4 @@
-"""Parquet: one file, or a directory of files whose rows follow each other. Only the columns that are used are read."""
+"""Parquet: one file, or a directory of files whose rows follow each other. Only the columns in use are read."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cbm.errors import DataError
 
 SUFFIXES = (".parquet", ".pq")
 BUFFER = 1 << 20
-"""Bytes that are read ahead of each column: a row group of any size does not have to fit into memory."""
+"""Bytes read ahead of each column, so that a row group need not fit into memory."""
 BLOCK = 65_536
-"""Rows at a time where all of them end up in memory."""
+"""Rows per block when all rows are read into memory."""
 
 
 def is_directory(path: Path) -> bool:
@@ -28,7 +28,7 @@ def is_directory(path: Path) -> bool:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file itself, or all files in a directory and below, in the order of their names and numbers."""
+    """The file itself, or all files in a directory and its subdirectories, in the order of their names and numbers."""
     if not path.is_dir():
         return [path]
     inside = [file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file()]
@@ -78,7 +78,7 @@ def _is_nested(schema: Any) -> bool:
 
 
 def shape(path: Path) -> Shape:
-    """From the ends of the files; a list counts as one column here."""
+    """Size of the table from the footers of the files; a list counts as one column here."""
     parquet = optional("pyarrow.parquet", "reading Parquet")
     about = [_metadata(parquet, file) for file in files_of(path)]
     return Shape(sum(part.num_rows for part in about), max(part.num_columns for part in about))
@@ -121,7 +121,7 @@ def source(path: Path, roles: Roles | None = None, progress: Fraction | None = N
 
 
 def _flat_schema(opened: Any) -> Any:
-    """With a column for each place of a list: these show in the first row."""
+    """The schema with a column for each position of a list, as seen in the first row."""
     if not _is_nested(opened.schema_arrow):
         return opened.schema_arrow
     pa = optional("pyarrow", "reading Parquet")

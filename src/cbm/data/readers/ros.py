@@ -1,9 +1,9 @@
 """ROS 2 bags and MCAP files: topics become columns on one clock.
 
-Every number of a message is a column, `joint_states.position.elbow` or `cmd_vel.linear.x`; pictures, clouds and texts
-are left out. A recording has no rows, so it needs a clock: the messages of the slowest topic that is used, or `rate`.
-Each row holds the last message at or before its moment, never a later one; only a command is taken in the middle of the
-step, since a controller sends it after it has seen the state. A topic that was silent for several of its usual steps
+Every number of a message is a column, `joint_states.position.elbow` or `cmd_vel.linear.x`; pictures, point clouds and
+texts are left out. A recording has no rows, so it needs a clock: the messages of the slowest topic in use, or `rate`.
+Each row contains the last message at or before its time, never a later one; only a command is taken from the middle of
+the step, since a controller sends it after observing the state. A topic that was silent for several of its usual steps
 has no value there; a command holds until the next one.
 """
 
@@ -22,9 +22,9 @@ from cbm.data.series import Reading, Table, read_table
 from cbm.errors import DataError
 
 LONGEST = 64
-"""Arrays of more numbers are pictures, clouds or scans."""
+"""Longer arrays are pictures, point clouds or scans."""
 SILENT = 3.0
-"""After so many of its usual steps without a message a topic has no value."""
+"""A topic has no value after this many of its usual steps without a message."""
 MOST_ROWS = 50_000_000
 _SKIPPED = ("Image", "CompressedImage", "PointCloud2", "PointCloud", "LaserScan", "OccupancyGrid", "Log", "TFMessage")
 
@@ -83,7 +83,7 @@ def _topics(path: Path) -> tuple[list[Topic], dict[str, str]]:
 
 
 def _numbers(message: Any, path: str) -> Iterator[tuple[str, float]]:
-    """Every number in a message with its name; the entries of an array go by the message's own names, if it has any."""
+    """Every number in a message with its name; entries of an array have the message's own names for them, if any."""
     fields = {name: getattr(message, name) for name in getattr(message, "__dataclass_fields__", {})
               if name not in ("header", "__msgtype__") and not name.isupper()}  # fmt: skip
     labels = fields.get("name") if isinstance(fields.get("name"), list) else None
@@ -126,7 +126,7 @@ def _resampled(topics: list[Topic], roles: Roles) -> Reading:
 
 
 def _clock(used: list[Topic], rate: float | None) -> tuple[np.ndarray, float]:
-    """Moments of the rows in nanoseconds, and the step in seconds; none before every topic has begun."""
+    """Times of the rows in nanoseconds, and the step in seconds; rows begin once every topic has begun."""
     slowest = max(used, key=Topic.period)
     start, end = max(topic.times[0] for topic in used), max(topic.times[-1] for topic in used)
     if rate is None:
@@ -141,7 +141,7 @@ def _clock(used: list[Topic], rate: float | None) -> tuple[np.ndarray, float]:
 
 
 def _at(topic: Topic, name: str, moments: np.ndarray, step: float, held: bool) -> np.ndarray:
-    """The last value at or before each moment; none where the topic was silent for too long."""
+    """The last value at or before each time; none where the topic was silent for too long."""
     present = [k for k, row in enumerate(topic.rows) if name in row]
     times = np.array([topic.times[k] for k in present])
     values = np.array([topic.rows[k][name] for k in present])

@@ -1,4 +1,4 @@
-"""A table that is read in blocks of rows, as often as need be: what logs larger than memory are made of."""
+"""A table that is read in blocks of rows, repeatedly if needed: the source of logs larger than memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cbm.data.roles import Roles, Selection, select
 from cbm.data.series import Table
 
 Fraction = Callable[[float], None]
-"""Hears the share of the work that is done, from 0 to 1."""
+"""Called with the fraction of the work that is done."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Source:
     """Columns of floats that 32 bits hold exactly."""
     about: Arrays = field(default_factory=dict)
     check_numbers: Callable[[str], None] = lambda name: None
-    """Refuses a column that cannot be used as numbers, where that is known before it is read."""
+    """Refuses a column that cannot be used as numbers, if that is known before it is read."""
 
     def select(self, roles: Roles) -> Selection:
-        """Which column is what; one that is used must be the only one of its name."""
+        """The roles of the columns; the names of columns in use must be unique."""
         check_header(list(self.names))
         selection = select(self.kinds, roles)
         check_unique(list(self.names), selection.used())
@@ -56,7 +56,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a table is, as far as that shows without reading it."""
+    """The size of a table, as far as it is known without reading it."""
 
     rows: int
     columns: int
@@ -67,6 +67,6 @@ class Shape:
 
 
 def natural_order(path: Path) -> list[tuple[int, int | str]]:
-    """A key to sort files by: part-2 stands before part-10."""
+    """Sort key of files that puts part-2 before part-10."""
     parts = re.split(r"(\d+)", path.as_posix())
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts]

@@ -1,14 +1,14 @@
-"""Our own layout of a table of transitions, in which logs are written; plain logs are read as well.
+"""Our own layout of a table of transitions, in which logs are written; plain logs can be read as well.
 
-A table has one row a transition and the columns `obs:<name>`, `next_obs:<name>`, `action` or
-`action:<name>`, and optionally `reward` or `reward:<name>`, `context:<name>`, `episode`, `terminated`,
-`truncated`. Other columns are ignored. Rows count from 0, the header not included.
+A table has one row per transition and the columns `obs:<name>`, `next_obs:<name>`, `action` or `action:<name>`, and
+optionally `reward` or `reward:<name>`, `context:<name>`, `episode`, `terminated`, `truncated`. Other columns are
+ignored. Rows count from 0, without the header.
 
-A table without any `next_obs:` column is read as a time series (`cbm.data.series`). Without an `episode` column a
-row with `terminated` or `truncated` set is the last of its episode; with neither, the whole table is one episode.
+A table without any `next_obs:` column is read as a time series (`cbm.data.series`). Without an `episode` column a row
+with `terminated` or `truncated` set is the last of its episode; with neither, the whole table is one episode.
 
-A CSV holds only the columns above. Kinds and the number of discrete actions are inferred again when it is
-read; groups, ranges and a known true graph need npz or Parquet.
+A CSV file contains only the columns above. Kinds and the number of discrete actions are inferred again when it is read;
+groups, ranges and a known true graph need npz or Parquet.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from cbm.errors import DataError
 Arrays = dict[str, np.ndarray]
 
 FLAGS = ("episode", "terminated", "truncated")
-"""Optional arrays with one entry a row."""
+"""Optional arrays with one entry per row."""
 PREFIXES = ("obs", "next_obs", "action", "reward", "context")
-"""What stands before the colon of a column."""
+"""Prefixes of columns, before the colon."""
 ABOUT_COLUMNS = ("names", "action_names", "kinds", "groups", "low", "high", "discrete_actions", "truth")
 """Optional arrays that describe the columns."""
 
@@ -36,7 +36,7 @@ def column_name(cell: str) -> str:
 
 
 def check_header(header: list[str]) -> None:
-    """Names must tell columns apart."""
+    """Check that column names are unique."""
     seen: set[str] = set()
     for name in header:
         if name in seen and name.partition(":")[0] in (*PREFIXES, *FLAGS):
@@ -45,7 +45,7 @@ def check_header(header: list[str]) -> None:
 
 
 def check_unique(header: list[str], used: Iterable[str]) -> None:
-    """A column that is used must be the only one of its name; others may repeat."""
+    """The names of columns in use must be unique; others may repeat."""
     counts, needed = Counter(header), set(used)
     for name in header:
         if counts[name] > 1 and name in needed:
