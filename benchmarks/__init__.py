@@ -1,6 +1,6 @@
 """Measurements on systems with known answers, run by `cbm bench`: each module has `Options` and `main(options)`.
 
-They are not part of the package: comparisons and timings that nobody needs who only uses it.
+They are not part of the package: users of the package do not need these comparisons and timings.
 """
 
 from pathlib import Path

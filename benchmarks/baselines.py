@@ -1,17 +1,17 @@
-"""What one would do without this package: regression with p-values, and boosted trees with importances.
+"""Alternatives to this package: regression with p-values, and boosted trees with permutation importances.
 
-Both return a (d, d+1) score for "j at t matters to i at t+1" in the layout of the graph, their own default
-decision, and the seconds they took. They are given every benefit that costs them nothing:
+Both return a (d, d+1) score for "j at t matters to i at t+1" in the layout of the graph, their own default decision,
+and the seconds they took. They get every advantage that costs nothing:
 
 - A variable that never changes gets its self-edge and nothing else.
-- The self-edge. If the change of a variable is predicted, its own past looks needed or not for the wrong
-  reason: the change of a memoryless variable depends on its past, that of one that stays is always zero.
-  Linear regression is asked for the next value, which leaves the t statistic of every other cell exactly as
-  it would be with the change. Trees cannot follow a value and its small changes at once: they predict the
-  change where, in that regression, the own present explains more than half of what all other inputs leave
-  unexplained (the partial R^2), and the self-edge then counts as found, with score 2 R^2, what permuting the
-  own value does to such a regression; elsewhere they predict the next value, and the self cell has its own
-  importance. (A plain lag-one correlation would also give a self-edge to whatever follows a slow variable.)
+- The self-edge. If the change of a variable is predicted, its own past seems to matter or not for the wrong
+  reason: the change of a memoryless variable depends on its past, that of a constant one is always zero.
+  Linear regression predicts the next value, which leaves the t statistic of every other cell exactly as with the
+  change. Trees cannot fit a value and its small changes at once: they predict the change if, in that regression,
+  the variable's present value explains more than half of what all other inputs leave unexplained (the partial
+  R^2). The self-edge then counts as found, with score 2 R^2, the effect of permuting the variable's own value in
+  such a regression. Otherwise they predict the next value, and the self cell has its own importance. (A plain
+  lag-one correlation would also give a self-edge to every variable that follows a slow one.)
 - The columns of the action are one input: the largest |t| of them, or all permuted together.
 """
 
@@ -31,7 +31,7 @@ from cbm.errors import DataError
 SIGNIFICANCE = 0.05  # shared by all tested coefficients (Bonferroni)
 IMPORTANT = 0.01  # trees: an input matters when permuting it adds 1 % of the target's variance to the error
 PERSISTENT = 0.5  # partial R^2 of a variable's own present above which its change is what trees predict
-ROUNDING = 1e-6  # of a target's deviation: residuals below are rounding, not noise
+ROUNDING = 1e-6  # of a target's deviation: smaller residuals are rounding, not noise
 REDUNDANT = 1e-10  # share of the variance below which a direction of the inputs is a repetition
 MOST_HELD_OUT = 4000  # rows on which importances are measured
 
@@ -168,7 +168,7 @@ def _importances(
     """(d+1,) increase of the mean squared error when an input's columns are permuted."""
     usual = ((model.predict(inputs) - y) ** 2).mean()
     result = np.zeros(d + 1)
-    used = np.asarray(model.feature_importance()) > 0  # permuting a column no tree looks at changes nothing
+    used = np.asarray(model.feature_importance()) > 0  # permuting a column that no tree uses changes nothing
     for j in np.unique(owner[used]):
         permuted = inputs.copy()
         own = owner == j

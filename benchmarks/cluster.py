@@ -2,7 +2,7 @@
 
     python -m benchmarks.cluster --work /tmp/cluster --out results/cluster.csv
 
-All nodes are on this machine, so the times say what Ray and its failures cost, not what more machines gain. The part
+All nodes are on this machine, so the times show what Ray and its failures cost, not what more machines gain. The part
 `speed` compares one worker with two and needs two free cores; the part `links` needs root and iproute2.
 """
 
@@ -40,9 +40,9 @@ COLUMNS = Columns(
     ("jobs",),
 )
 EMPTY = 200
-"""So many jobs that do nothing show what a job costs."""
+"""Number of empty jobs that measure the cost of a job."""
 ROUNDS = 3
-"""Of one worker and two, in turn."""
+"""Rounds of one worker and of two, in turn."""
 _LINE = re.compile(r"\d+ of \d+  (done|retried|failed) (\S+) after")
 
 

@@ -1,6 +1,6 @@
-"""How right discovery is: our three models and three alternatives, on the same data.
+"""Accuracy of discovery: our three models and three alternatives, on the same data.
 
-Rows of the CSV are written as they are finished; the same command again goes on where it was stopped.
+Rows of the CSV are written as they are finished; the same command continues where it was stopped.
 """
 
 from __future__ import annotations
@@ -47,31 +47,32 @@ FIELDS = COLUMNS.all
 
 @dataclass(frozen=True)
 class Options:
-    """What to compare, and on what."""
+    """What is compared, and on which data."""
 
     seed: int = 0
     """Added to every one of `seeds`."""
     seeds: tuple[int, ...] = (0, 1, 2)
-    """Each makes its own world, data, split and weights."""
+    """Each gives its own world, data, split and weights."""
     minutes: float | None = None
-    """Ceiling for each of our models."""
+    """Time limit for each of our models."""
     worlds: tuple[WorldName, ...] = ("contact", "contact-hard", "contact-hold")
-    """contact: 36 variables. contact-hard: 43, all in other units. contact-hold: the hand never lets go.
-    sparse-200, sparse-1000: so many variables with one to three nonlinear causes each (without baselines).
-    cartpole, rooms, mixed, short: small logs, each hard in its own way; the last has a twentieth of the transitions."""
+    """contact: 36 variables. contact-hard: 43 variables, all in different units. contact-hold: the hand never lets
+    go. sparse-200, sparse-1000: that many variables with one to three nonlinear causes each (without baselines).
+    cartpole, rooms, mixed, short: small logs, each with its own difficulty; the last has a twentieth of the
+    transitions."""
     transitions: int = 100_000
     """Size of each data set."""
     models: tuple[ModelName, ...] = ("implicit", "explicit", "demi")
-    """Ours; may be empty."""
+    """Our models; may be empty."""
     baselines: bool = True
     """Linear regression with Bonferroni, boosted trees with permutation importances, and PCMCI if tigramite is
-    installed, here or beside the interpreter that CBM_TIGRAMITE_PYTHON names."""
+    installed, here or for the interpreter named by CBM_TIGRAMITE_PYTHON."""
     abstractions: bool = True
     """Learn the rewards too, and count the tasks whose abstraction is exactly right."""
     quick: bool = False
-    """One small run of each: a check of the plumbing, not a measurement."""
+    """One small run of each, to check that everything works; not a measurement."""
     out: Path | None = None
-    """CSV file for the rows; those already in it are not computed again."""
+    """CSV file for the rows; rows that it already contains are not computed again."""
 
 
 def main(options: Options) -> dict[str, Any]:

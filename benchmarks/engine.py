@@ -1,7 +1,7 @@
-"""How fast discovery is: against the paper's formulas as printed, against the machine, and as d grows.
+"""Speed of discovery: compared with the paper's formulas as printed, with the machine's peak, and as d grows.
 
-Ratios are of medians of interleaved measurements in one process, so that a busy machine slows both sides. The
-literal side makes one pass per row (all inputs, or one dropped), as the fast side does; Eq. 4 would need two.
+Ratios are of medians of interleaved measurements in one process, so that a busy machine slows both sides. The literal
+side makes one pass per row (all inputs, or one dropped), like the fast side; Eq. 4 would need two.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from cbm.discovery.tensor_dataset import TensorDataset, dynamics_dataset
 from cbm.discovery.train import Trainer
 from cbm.runs.files import atomic_write_text
 
-EARLY = 0.1  # progress passed to `Trainer.update`: past the start, before anything is redistributed
+EARLY = 0.1  # progress passed to `Trainer.update`: after the start, before the first refocus
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Options:
     """What to measure."""
 
     seed: int = 0
-    """Of the data and the weights."""
+    """Seed of the data and the weights."""
     quick: bool = False
-    """A smaller system and fewer repeats: a check of the plumbing, not a measurement."""
+    """A smaller system and fewer repeats, to check that everything works; not a measurement."""
     out: Path | None = None
     """CSV file for the numbers."""
 

@@ -3,9 +3,9 @@
     nice python -m benchmarks.large --rows 20000000 --out /tmp/large --results results/large.csv
     nice python -m benchmarks.large --rows 1000000 --compare --out /tmp/large
 
-The log is a time series of 30 variables, four actions, a reward, an episode and a time column, of a sparse nonlinear
-system with a known graph; it is written file by file. `--compare` also reads it into memory and compares the graphs.
-Memory is that of the whole process tree.
+The log is a time series of a sparse nonlinear system with a known graph: 30 variables, four actions, a reward, an
+episode and a time column, written file by file. `--compare` also reads it into memory and compares the graphs. Memory
+is that of the whole process tree.
 """
 
 from __future__ import annotations

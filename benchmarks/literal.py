@@ -1,13 +1,13 @@
-"""The paper's formulas as they are printed: the slow reference of the tests and of the engine benchmark.
+"""The paper's formulas exactly as printed: the slow reference for the tests and the engine benchmark.
 
-One feature network for every (target, input) pair, a maximum over the inputs, a candidate network that runs
-on every candidate of every row, the slope of the score from a second backward pass, and Eq. 3 with its
-importance weights on all d x d x B x N scores. No algebra is used to save work. Pair networks run as one
-batched product, as in the authors' own code, so that the reference is slow because of the formulas and not
-because of loops in Python. Targets share nothing: several small models are one large one.
+One feature network for every (target, input) pair, a maximum over the inputs, a candidate network that runs on every
+candidate of every row, the slope of the score from a second backward pass, and Eq. 3 with its importance weights on all
+d x d x B x N scores. No algebra is used to save work. Pair networks run as one batched product, as in the authors' own
+code, so that the reference is slow because of the formulas and not because of Python loops. Targets share nothing:
+several small models are one large one.
 
-Where the paper leaves a choice (a dropped input leaves the maximum; a ReLU before each encoder's last layer),
-it is the one of `cbm.discovery.models.pairwise`, whose weights can be taken over to compare number for number.
+Where the paper leaves a choice (a dropped input leaves the maximum; a ReLU before each encoder's last layer), the
+choice is that of `cbm.discovery.models.pairwise`, whose weights can be copied to compare number for number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Logs as people bring them, of small systems whose graph is known.
+"""Typical user logs of small systems whose graph is known.
 
-Each is hard in its own way: no noise and two discrete actions; neighbours that all but agree; binary, categorical
-and periodic variables beside each other; few rows in units that differ by orders of magnitude.
+Each has its own difficulty: no noise and two discrete actions; neighbours that are nearly equal; binary, categorical
+and periodic variables together; few rows in units that differ by orders of magnitude.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchmarks.systems import record
 from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 
-SHORT = 20  # times fewer transitions than asked for, in the short log
+SHORT = 20  # factor by which the short log has fewer transitions than requested
 
 
 def cartpole(steps: int, seed: int = 0, horizon: int = 20) -> Transitions:

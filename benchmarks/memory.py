@@ -1,4 +1,4 @@
-"""The memory of a command and of everything that it starts, from /proc."""
+"""Memory of a command and all its child processes, from /proc."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What discovery would take on 1 to 1,000 nodes, computed from the times of its jobs on one core.
+"""Duration of discovery on 1 to 1,000 nodes, computed from the times of its jobs on one core.
 
     nice python -m benchmarks.nodes measure --systems contact-36-60000 sparse-20-20000 --out results/job_times.csv
     python -m benchmarks.nodes simulate --times results/job_times.csv --out results/nodes.csv
 
-`measure` runs all jobs of a log one after the other in this process and writes the processor time of each: other
-programs on the machine do not change it much. `simulate` hands the same jobs, in the order of the pipeline, to the node
-that is free first; a stage begins when the one before has ended. Every job costs OVERHEAD more. Every node first gets
-the shared arrays over its link, from any node that has them already. A larger system is made of jobs drawn from the
-measured ones; the times of its screen and of its jobs follow the powers of the variables that the measured ones show.
+`measure` runs all jobs of a log one after the other in this process and records the processor time of each, which other
+programs on the machine hardly affect. `simulate` assigns the same jobs, in the order of the pipeline, to the node that
+is free first; a stage begins when the previous one has ended. Every job costs OVERHEAD more. Every node first receives
+the shared arrays over its link, from any node that already has them. A larger system consists of jobs drawn from the
+measured ones; the times of its screening and of its jobs are extrapolated as powers of the number of variables.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from cbm.runs.files import atomic_write_text
 COLUMNS = ("system", "variables", "rows", "shared_mb", "stage", "key", "seconds")
 NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 OVERHEAD = 0.05
-"""Seconds that a job costs beyond its own work: to be sent, begun and fetched."""
+"""Seconds that a job costs besides its own work: sending, starting and fetching."""
 LINK = 125e6
-"""Bytes a second between two nodes (1 Gbit/s)."""
+"""Bytes per second between two nodes (1 Gbit/s)."""
 
 
 def main(arguments: list[str]) -> None:

@@ -1,7 +1,7 @@
-"""What TIA and Denoised MDP keep on the contact world, whose parts are not dynamically independent (Figure 4).
+"""What TIA and Denoised MDP keep in the contact world, whose parts are not dynamically independent (Figure 4).
 
-Blocks that a task does not need are moved by the same hand as the one it needs. A partition that lets no part depend on
-another must then keep all of them, or predict some of them badly.
+The same hand moves the block that a task needs and the blocks that it does not need. A partition in which no part may
+depend on another must then keep all of them, or predict some of them badly.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ COLUMNS = ("variant", "task", "seed", "kept", "exact", "cpu_seconds", "variables
 
 @dataclass(frozen=True)
 class Options:
-    """Which variables each variant keeps for a task of the contact world, for several seeds."""
+    """Which variables each variant keeps for a task of the contact world, over several seeds."""
 
     seed: int = 0
-    """Of the first data set; the others follow."""
+    """Seed of the first data set; the others follow."""
     seeds: int = 3
-    """How many."""
+    """Number of seeds."""
     task: str = "pick"
     """pick or stack."""
     variants: tuple[str, ...] = tuple(VARIANTS)
-    """Which ones."""
+    """Variants to run."""
     transitions: int = 20_000
-    """Of policy `mixed`."""
+    """Number of transitions, by policy `mixed`."""
     quick: bool = False
-    """A small world and a few updates: a check of the plumbing, not a measurement."""
+    """A small world and a few updates, to check that everything works; not a measurement."""
     out: Path | None = None
     """CSV file for the results."""
 

@@ -1,13 +1,13 @@
-"""PCMCI with partial correlation, as its users run it: the peer from the field of causal time series.
+"""PCMCI with partial correlation, as its users run it: the standard method for causal time series.
 
 Conditions are chosen by PC1, links tested by MCI, at lag 1, with false discovery control over all of them. tigramite,
-where the authors of PCMCI keep it, is under the GPL and no dependency: `pcmci_program.py` runs in an interpreter that
-has it (the one that `CBM_TIGRAMITE_PYTHON` names, or this one) and talks to us through two files.
+the authors' implementation of PCMCI, is under the GPL and not a dependency: `pcmci_program.py` runs in an interpreter
+that has it (the one named by `CBM_TIGRAMITE_PYTHON`, or this one) and communicates with us through two files.
 
-A column of an action is a variable among the others, also as a target: that is how PCMCI learns what a policy reacts
-to. Episodes are its several data sets, cut wherever a row does not follow the one before. What it says about the
-columns of the action is joined in the graph's one input. A variable that never changes gets its self-edge and nothing
-else, as with the other baselines.
+Each column of the action is a variable like the others, also as a target: that is how PCMCI learns what a policy reacts
+to. Episodes are its multiple data sets, cut wherever a row does not follow the one before. Its results for the columns
+of the action are joined in the graph's single input. A variable that never changes gets its self-edge and nothing else,
+as with the other baselines.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A program of its own, run by an interpreter that has tigramite: one log in, PCMCI's tests out.
+"""A separate program, run by an interpreter that has tigramite: reads one log, writes PCMCI's tests.
 
-    python pcmci_program.py               exit code 0 where tigramite can be used, 1 and the reason where not
+    python pcmci_program.py               exit code 0 if tigramite can be used, otherwise 1 and the reason
     python pcmci_program.py IN OUT        both .npz; IN: `values` (N, C) and `series` (N,); OUT: `p`, `value` (C, C)
 
-`p[i, j]` and `value[i, j]` are of column j one step before column i. NaN in `values` is missing. tigramite is under
-the GPL: nothing of this package imports this file, and this file imports nothing of the package.
+`p[i, j]` and `value[i, j]` are for column j one step before column i. NaN in `values` means missing. tigramite is under
+the GPL: nothing in this package imports this file, and this file imports nothing from the package.
 """
 
 from __future__ import annotations

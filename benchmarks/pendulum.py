@@ -1,6 +1,6 @@
 """Returns on Pendulum-v1 of our SAC and of Stable-Baselines3's, with equal settings, seeds and steps.
 
-One environment, random actions first, one update per step, then the mean return of most likely actions over the
+One environment, random actions first, one update per step, then the mean return with deterministic actions, from the
 same start states for both. `cbm bench sac --pendulum`.
 """
 

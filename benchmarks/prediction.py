@@ -1,9 +1,9 @@
-"""What a prediction costs and how good it is: the paper's cost table, with our predictor beside it.
+"""Cost and quality of predictions: the paper's cost table, with our predictor beside it.
 
-One graph, one split, the same per-variable networks for all rows of the table: an explicit head (a mean),
-and an implicit one (a critic) evaluated with 256 to 8192 random candidates as in the paper, or with our
-grid and refinement. Errors are mean absolute one-step errors over all variables, in units of each
-variable's typical change; times are for the same transitions, measured in turns.
+One graph, one split, the same per-variable networks for all rows of the table: an explicit head (a mean), and an
+implicit one (a critic) evaluated with 256 to 8192 random candidates as in the paper, or with our grid and refinement.
+Errors are mean absolute one-step errors over all variables, in units of each variable's typical change; times are for
+the same transitions, measured in turns.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ SAMPLED_AT_ONCE = 20_000_000  # numbers in the largest array of the sampling pre
 
 @dataclass(frozen=True)
 class Options:
-    """How large a comparison."""
+    """Size of the comparison."""
 
     seed: int = 0
-    """World, data and weights."""
+    """Seed of world, data and weights."""
     updates: int = 2000
-    """Of each model."""
+    """Updates of each model."""
     transitions: int = 1_000
-    """Predicted in each measurement."""
+    """Transitions predicted in each measurement."""
     repeats: int = 3
     """Measurements of each time; the median is shown."""
     quick: bool = False
-    """A small world and fewer samples, to try the plumbing."""
+    """A small world and fewer samples, to check that everything works; not a measurement."""
     out: Path | None = None
     """CSV file for the table."""
 

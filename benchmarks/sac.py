@@ -1,9 +1,9 @@
-"""One update of our SAC against one of Tianshou's own, and returns on Pendulum beside those of Stable-Baselines3.
+"""One update of our SAC compared with Tianshou's, and returns on Pendulum compared with Stable-Baselines3's.
 
-Both sides run in one process and one thread, in turns: a round times each of them once, in CPU seconds, so that a
-busy machine slows both alike. Times are medians over rounds, ratios medians of the ratios within rounds. Ours
-includes normalising and masking the inputs, which the other side does not do. `learn` is an update on a batch at
-hand; `sample + learn` also draws the batch, the other side from its own buffer.
+Both sides run in one process and one thread, in turns: a round times each of them once, in CPU seconds, so that a busy
+machine slows both alike. Times are medians over rounds, ratios medians of the ratios within rounds. Ours includes
+normalising and masking the inputs, which the other side does not do. `learn` is an update on a given batch; `sample +
+learn` also draws the batch, on the other side from its own buffer.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Options:
     """CPU time of one SAC update, ours and stock Tianshou's, in one run."""
 
     seed: int = 0
-    """Of the weights and the batches."""
+    """Seed of the weights and the batches."""
     quick: bool = False
-    """Few and short rounds: a check of the plumbing, not a measurement."""
+    """Few and short rounds, to check that everything works; not a measurement."""
     out: Path | None = None
-    """CSV file for the numbers; rows that it already has are not measured again."""
+    """CSV file for the numbers; rows that it already contains are not measured again."""
     pendulum: bool = False
     """Measure returns on Pendulum-v1 instead, ours and those of Stable-Baselines3's SAC, three seeds each (minutes)."""
 

@@ -1,4 +1,4 @@
-"""Rows of a benchmark in a CSV file: written as they are finished, found again by the same command."""
+"""Rows of a benchmark in a CSV file: written as they are finished, and found again by the same command."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Table 1 of the paper: how right the learned graphs of block and tool-use are, and what follows for each task.
+"""Table 1 of the paper: accuracy of the learned graphs of block and tool-use, and of the abstraction of each task.
 
-Scripted transitions of each world, the implicit and the explicit model, several seeds; scored against the graph
-that interventions on the simulator give ("physical") and against the block-diagonal one that fits the paper's
-numbers ("paper"), once with the verdicts of the learner ("calibrated") and once with the paper's rule, a CMI of at
-least 0.02 ("threshold"). Abstractions follow from the learned graph and the true causes of each reward, as there. Rows
-are written as they are finished; the same command again goes on where it was stopped.
+Scripted transitions of each world, the implicit and the explicit model, several seeds; scored against the graph found
+by interventions on the simulator ("physical") and against the block-diagonal one that fits the paper's numbers
+("paper"), once with our verdicts ("calibrated") and once with the paper's rule, a CMI of at least 0.02 ("threshold").
+Abstractions follow from the learned graph and the true causes of each reward, as in the paper. Rows are written as they
+are finished; the same command continues where it was stopped.
 """
 
 from __future__ import annotations
@@ -62,24 +62,24 @@ class Options:
     seed: int = 0
     """Added to every one of `seeds`."""
     seeds: tuple[int, ...] = (0, 1, 2)
-    """Each makes its own data, split and weights."""
+    """Each gives its own data, split and weights."""
     worlds: tuple[WorldName, ...] = ("block", "tool")
     models: tuple[Model, ...] = ("implicit", "explicit")
     minutes: float | None = None
-    """Ceiling for each model, on each data set."""
+    """Time limit for each model, on each data set."""
     transitions: int = 200_000
     policy: str = "mixed"
-    """Who acts: skills, or a mixture of skills, task scripts and random actions."""
+    """The policy that acts: skills, or a mixture of skills, task scripts and random actions."""
     distractors: int = 0
-    """So many that the action moves, and as many that it does not."""
+    """Number of distractors of each kind: this many driven by the action, and as many independent of it."""
     last_action: Literal["auto", "on", "off"] = "auto"
-    """Whether models see the action before, too, as with `cbm discover --last-action`."""
+    """Whether models also see the previous action, as with `cbm discover --last-action`."""
     quick: bool = False
-    """One small run of each: a check of the plumbing, not a measurement."""
+    """One small run of each, to check that everything works; not a measurement."""
     out: Path | None = None
-    """CSV file for the rows; those already in it are not computed again."""
+    """CSV file for the rows; rows that it already contains are not computed again."""
     runs: Path | None = None
-    """Directory that keeps what was learned, one run directory for each, to look at or to learn tasks with."""
+    """Directory that keeps what was learned, one run directory for each run, to inspect or to learn tasks with."""
 
 
 def main(options: Options) -> dict[str, Any]:

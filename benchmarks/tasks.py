@@ -1,8 +1,8 @@
-"""Every method on every task under one protocol: how fast it learns, what it keeps, what noise does to it.
+"""Every method on every task under one protocol: how fast it learns, what it keeps, and how noise affects it.
 
-Each cell is one `cbm learn` followed by one `cbm evaluate --ood`, as processes of their own, several at a time;
-both go on where they were stopped, so the same command again computes only what is missing, and rows that stand in
-the file need no run directory. The run directories stay and are what `cbm report` draws.
+Each cell is one `cbm learn` followed by one `cbm evaluate --ood`, as separate processes, several at a time; both
+continue where they were stopped, so the same command computes only what is missing, and rows in the file need no run
+directory. The run directories are kept for `cbm report`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COLUMNS = Columns(
 
 @dataclass(frozen=True)
 class Options:
-    """Which world, who learns in it, and how long."""
+    """Which world, which methods and tasks, and how long."""
 
     seed: int = 0
     """Added to every one of `seeds`."""
@@ -50,29 +50,29 @@ class Options:
     tasks: tuple[str, ...] = ("pick", "stack")
     methods: tuple[str, ...] = tuple(METHODS)
     steps: int = 60_000
-    """Of the environment, for each run."""
+    """Environment steps of each run."""
     at: int | None = None
-    """The step at which success is compared, and up to which the area is taken. Left out: the last one."""
+    """Step at which success is compared, and up to which the area is computed. Default: the last one."""
     dynamics: Path | None = None
-    """A run of `cbm discover`, for cbm and cdl. Left out: dynamics are learned beside the policy."""
+    """A run of `cbm discover`, for cbm and cdl. Default: dynamics are learned alongside the policy."""
     rewards: str = "learned"
     """learned: cbm finds the reward's causes while the policy learns. run: as in `dynamics`."""
     demonstrations: int | None = None
-    """Scripted episodes that every method begins with. Left out: as the preset says."""
+    """Number of scripted episodes with which every method begins. Default: set by the preset."""
     distractors: int | None = None
-    """Left out: as the world says."""
+    """Number of distractors of each kind. Default: set by the world."""
     options: tuple[str, ...] = ()
-    """KEY=VALUE of the world, such as horizon=100 spread=0.15."""
+    """Options of the world as KEY=VALUE, such as horizon=100 spread=0.15."""
     set: tuple[str, ...] = ()
-    """NAME=VALUE of settings that differ from the preset, the same for all methods."""
+    """Settings as NAME=VALUE that differ from the preset, the same for all methods."""
     workers: int = 2
-    """Runs at the same time, one thread each."""
+    """Number of runs at the same time, one thread each."""
     runs: Path = Path("runs/tasks")
-    """Where the run directories are."""
+    """Directory of the run directories."""
     quick: bool = False
-    """One tiny run of two methods: a check of the plumbing, not a measurement."""
+    """One tiny run of two methods, to check that everything works; not a measurement."""
     out: Path | None = None
-    """CSV file for the rows; those already in it are not computed again."""
+    """CSV file for the rows; rows that it already contains are not computed again."""
 
 
 def main(options: Options) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""How fast the worlds are, beside the simulators that they stand for.
+"""Speed of the worlds, compared with the simulators that they stand for.
 
-All run in one process on one core and one thread, in turns: a round times each of them once, in CPU seconds of
-random actions without resets, so that a busy machine slows all alike. Rates are medians over rounds, ratios
-medians of the ratios within rounds. A step of ours includes observing and the rewards of all tasks, as a step
-of theirs does.
+All run in one process on one core and one thread, in turns: a round times each of them once, in CPU seconds of random
+actions without resets, so that a busy machine slows all alike. Rates are medians over rounds, ratios medians of the
+ratios within rounds. A step of ours includes the observation and the rewards of all tasks, as a step of theirs does.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ PACKAGES = ("mujoco", "robosuite", "dm_control", "numpy")
 
 @dataclass(frozen=True)
 class Options:
-    """Steps per second of every world on one core, beside stock robosuite and dm_control."""
+    """Steps per second of every world on one core, compared with stock robosuite and dm_control."""
 
     seed: int = 0
-    """Of the starts and actions."""
+    """Seed of the starts and actions."""
     quick: bool = False
-    """Few and short rounds: a check of the plumbing, not a measurement."""
+    """Few and short rounds, to check that everything works; not a measurement."""
     out: Path | None = None
     """CSV file for the numbers."""
 

@@ -13,26 +13,26 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Options:
-    """Which systems, how much data, and who else is asked."""
+    """Which systems, how much data, and which methods."""
 
     seed: int = 0
     """Added to every one of `seeds`."""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    """Each draws a system of its own, its data and the split."""
+    """Each draws its own system, data and split."""
     kinds: tuple[str, ...] = ()
-    """Such as vehicle heavy-tails pendulum-gym. Left out: all."""
+    """Kinds of systems, such as vehicle heavy-tails pendulum-gym. Default: all."""
     rows_scale: float = 1.0
-    """The usual number of rows of each kind times this; 200 rows at least."""
+    """Factor on the usual number of rows of each kind; at least 200 rows are used."""
     baselines: bool = True
     """Linear regression, additive regression, boosted trees, and refits without each input (the slowest by far)."""
     discovery: bool = True
     """Our own method; without it only the baselines are computed."""
     workers: int = 1
-    """Processes that discovery may use; data sets and baselines come one after the other."""
+    """Processes that discovery may use; data sets and baselines are computed one after the other."""
     quick: bool = False
-    """One small data set: a check of the plumbing, not a measurement."""
+    """One small data set, to check that everything works; not a measurement."""
     out: Path | None = None
-    """CSV file for the rows; those already in it are not computed again."""
+    """CSV file for the rows; rows that it already contains are not computed again."""
 
 
 def main(options: Options) -> dict[str, Any]:

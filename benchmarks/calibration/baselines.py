@@ -1,14 +1,14 @@
-"""Five ways to decide about edges without this package, each with the thresholds a careful person would choose.
+"""Five ways to decide about edges without this package, each with the thresholds that a careful user would choose.
 
 - `linear`: |t| > 5 in a linear regression of every next value on all inputs.
-- `additive`: a sum of one piecewise linear function per input; an input is an edge when leaving it out costs
+- `additive`: a sum of one piecewise linear function per input; an input is an edge if leaving it out costs
   likelihood on held-out episodes.
 - `trees`: boosted trees with permutation importances, see `benchmarks.baselines`.
-- `refits`: a linear fit and boosted trees on what it leaves, fitted again without each input; an input is an edge
-  when that costs likelihood on held-out episodes. Only the inputs on which the full model leans most are tried.
-- `pcmci`: PCMCI with partial correlation where tigramite is installed, see `benchmarks.pcmci`.
+- `refits`: a linear fit and boosted trees on its residual, refitted without each input; an input is an edge if that
+  costs likelihood on held-out episodes. Only the inputs that the full model uses most are tried.
+- `pcmci`: PCMCI with partial correlation if tigramite is installed, see `benchmarks.pcmci`.
 
-Conventions on self-edges and still variables are those of `benchmarks.baselines`: of a persistent variable the
+Conventions for self-edges and constant variables are those of `benchmarks.baselines`: for a persistent variable the
 change is predicted, and its self-edge counts as found.
 """
 

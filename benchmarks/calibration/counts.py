@@ -1,4 +1,4 @@
-"""Right, wrong and undecided: the verdicts about edges and about minimal states, counted against the truth."""
+"""Counts of right, wrong and undecided verdicts about edges and minimal states, compared with the truth."""
 
 from __future__ import annotations
 

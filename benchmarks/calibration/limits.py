@@ -1,4 +1,4 @@
-"""Systems with limits: controllers whose integrators are clipped, tanks that overflow, readings that are rounded."""
+"""Systems with limits: controllers with clipped integrators, tanks that overflow, rounded readings."""
 
 from __future__ import annotations
 

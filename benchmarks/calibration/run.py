@@ -1,6 +1,6 @@
 """`cbm bench calibration`: discovery, five baselines and the trivial answer on every kind of system.
 
-Rows are written as they are finished; the same command again goes on where it was stopped.
+Rows are written as they are finished; the same command continues where it was stopped.
 """
 
 from __future__ import annotations

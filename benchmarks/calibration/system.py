@@ -1,8 +1,8 @@
-"""A system with a known one-step graph, and the log that copies of it leave behind.
+"""A system with a known one-step graph, and a log recorded from copies of it.
 
 A `System` is a pure step function together with its declared graph, so that a test can intervene: give one input
-another value, step both states with the same random numbers, and see which outputs differ. Steps therefore draw
-their random numbers in shapes that do not depend on the state.
+another value, step both states with the same random numbers, and see which outputs differ. Steps therefore draw their
+random numbers in shapes that do not depend on the state.
 """
 
 from __future__ import annotations

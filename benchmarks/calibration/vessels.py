@@ -1,4 +1,4 @@
-"""A boat in a harbour: angles that nobody declared, a copy of one of them, a clock, and a reading without a memory."""
+"""A boat in a harbour: undeclared angles, a copy of one of them, a clock, and a memoryless reading."""
 
 from __future__ import annotations
 
