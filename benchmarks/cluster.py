@@ -48,7 +48,7 @@ _LINE = re.compile(r"\d+ of \d+  (done|retried|failed) (\S+) after")
 
 @dataclass
 class Sweep:
-    """`cbm sweep` as a process of its own, and what it says while it runs."""
+    """`cbm sweep` as a separate process, and its output while it runs."""
 
     out: Path
     command: list[str]
@@ -89,7 +89,7 @@ class Sweep:
 
 @dataclass
 class Bench:
-    """The options, and what the first sweep gave, with which all others are compared."""
+    """The options, and the result of the first sweep, with which all others are compared."""
 
     of: list[str]
     jobs: int
@@ -101,7 +101,7 @@ class Bench:
         return Sweep(self.work / name, [*start, "--seeds", f"0-{self.jobs - 1}", *more])
 
     def row(self, part: str, sweep: Sweep, seconds: float, what: str) -> Row:
-        """What came of a sweep: `twice` and `lost` count results, and must be 0."""
+        """The outcome of a sweep: `twice` and `lost` count results, and must be 0."""
         table = (sweep.out / "table.csv").read_bytes()
         result = (table, digest(sweep.out / "runs"))
         self.first = self.first or result
@@ -158,7 +158,7 @@ def under_fire(part: str, bench: Bench, nodes: Nodes) -> Row:
 
 
 def busy_node(sweep: Sweep, nodes: Nodes, after: int) -> tuple[str, int]:
-    """A node that is in the middle of a run once so many are done, and the process of that run."""
+    """A node that is executing a run once `after` runs are done, and the process of that run."""
     while sweep.process.poll() is None:
         if sweep.count("done") >= after:
             for name, raylet in nodes.raylets().items():
@@ -170,7 +170,7 @@ def busy_node(sweep: Sweep, nodes: Nodes, after: int) -> tuple[str, int]:
 
 
 def fate_of(process: int, sweep: Sweep, nodes: Nodes) -> str:
-    """Behind a cut link a run goes on: whether it ended by itself, before the sweep gave it up."""
+    """A run behind a cut link continues: says whether it ended by itself before the sweep gave it up."""
     if not isinstance(nodes, Namespaces):
         return ""
     before = sweep.count("retried")
@@ -182,7 +182,7 @@ def fate_of(process: int, sweep: Sweep, nodes: Nodes) -> str:
 
 
 def speed(bench: Bench) -> Row:
-    """One worker against two, in turn, so that a change of the machine's load hits both; as a ratio of sums."""
+    """One worker compared with two, in turn, so that changes of the machine's load affect both; as a ratio of sums."""
     seconds: dict[int, list[float]] = {1: [], 2: []}
     sweep = bench.sweep("speed")
     for number in range(ROUNDS):
@@ -198,7 +198,7 @@ def speed(bench: Bench) -> Row:
 
 
 def overhead(executor: Executor, work: Path) -> float:
-    """Milliseconds that a job costs that does nothing."""
+    """Cost of an empty job in milliseconds."""
     shared = Shared.write(work / "shared", {"x": np.ones(1)}).path
     todo = [Job(f"scale-{k}", "cbm.jobs.checks:scale", {"name": "x", "by": k}) for k in range(EMPTY)]
     executor.run(todo[:4], shared, Results(None))  # the workers are up

@@ -21,29 +21,29 @@ STORE = 100 * 2**20
 START = 60.0
 """Seconds within which all nodes must have joined."""
 NETWORK = "10.77.0"
-"""Exists in our own namespaces only."""
+"""Exists only in our own namespaces."""
 
 
 class Nodes(Protocol):
-    """Nodes that work, beside a head that only coordinates."""
+    """Working nodes, and a head that only coordinates."""
 
     address: str
     prefix: list[str]
-    """What a command must start with to run on the head."""
+    """Prefix with which a command runs on the head."""
     environment: dict[str, str]
-    """What it needs to be let in."""
+    """Environment variables that it needs for access."""
 
     def raylets(self) -> dict[str, int]:
-        """Process of each node that is still whole."""
+        """Process of each node that is still intact."""
 
     def strike(self, name: str) -> str:
-        """Harm a node; what was done to it."""
+        """Damage a node; returns a description of the damage."""
 
     def close(self) -> None: ...
 
 
 class Raylets:
-    """All nodes have this machine's network. One that is struck dies with all its processes and is replaced."""
+    """All nodes share this machine's network. A struck node dies with all its processes and is replaced."""
 
     def __init__(self, nodes: int) -> None:
         from ray.cluster_utils import Cluster
@@ -67,7 +67,7 @@ class Raylets:
         return {name: process.pid for name, process in found.items() if process.poll() is None}
 
     def strike(self, name: str) -> str:
-        """As a machine that loses its power."""
+        """Like a machine that loses power."""
         killed = kill_all(descendants(self.raylets()[name]))
         self._add()
         return f"killed {name} with {killed} processes"
@@ -79,15 +79,15 @@ class Raylets:
 class Namespaces:
     """Each node is a host of its own: with its network, joined to a switch in a further namespace, and its own /tmp.
 
-    A node that is struck loses its link, and goes on working behind it. Needs root and iproute2.
+    A struck node loses its link, but continues to work behind it. Needs root and iproute2.
     """
 
     def __init__(self, nodes: int, work: Path) -> None:
         """`work`: directory for what Ray prints."""
         self.work = work
-        # Ray asks for a token where nodes are started by hand: this cluster has one of its own.
+        # Ray requires a token if nodes are started by hand: this cluster has its own.
         self.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-        # A folder of its own, since Ray leaves a note there by which others would find this cluster when it is gone.
+        # A separate folder, since Ray leaves a file by which others would find this cluster after its end.
         self.folder = tempfile.TemporaryDirectory(prefix="cbm-ray-", ignore_cleanup_errors=True)
         self.names = ["cbm-head", *(f"cbm-node{k + 1}" for k in range(nodes))]
         self.prefix = ["ip", "netns", "exec", "cbm-head"]
@@ -100,7 +100,7 @@ class Namespaces:
             head = ["--head", "--port", "6379", "--num-cpus", "0", "--include-dashboard", "false"]
             self._start(0, [*head, "--temp-dir", self.folder.name])
             wait_for(lambda: bool(raylet_in("cbm-head")), START)
-            time.sleep(3)  # a raylet that is there does not listen yet
+            time.sleep(3)  # a raylet that exists does not listen yet
             for k in range(1, len(self.names)):
                 self._start(k, ["--address", self.address, "--num-cpus", "1"])
             wait_for(lambda: len(self.raylets()) == nodes, START)
@@ -187,7 +187,7 @@ def raylet_in(namespace: str) -> int | None:
 
 
 def command_of(process: int) -> str:
-    """The words of a process, each followed by a zero byte; nothing if it is gone."""
+    """The command line of a process, each word followed by a zero byte; empty if it is gone."""
     try:
         return Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace")
     except OSError:
@@ -195,7 +195,7 @@ def command_of(process: int) -> str:
 
 
 def descendants(process: int) -> list[int]:
-    """A process and all that it has started, from /proc."""
+    """A process and all its descendants, from /proc."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -209,12 +209,12 @@ def descendants(process: int) -> list[int]:
 
 
 def at_work(raylet: int) -> list[int]:
-    """The commands of a sweep that a node runs at this moment."""
+    """The commands of a sweep that a node is running."""
     return [process for process in descendants(raylet) if "cbm.cli.sweep_child" in command_of(process)]
 
 
 def kill_all(processes: list[int]) -> int:
-    """How many were there to be killed."""
+    """Kill the processes; returns how many existed."""
     killed = 0
     for process in processes:
         with suppress(ProcessLookupError):

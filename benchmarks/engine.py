@@ -114,7 +114,7 @@ def against_literal(plan: _Plan, seed: int) -> dict[str, float]:
 
 
 class _LiteralTrainer:
-    """Adam on the literal loss, for rows, candidates and dropped inputs drawn anew each time."""
+    """Adam on the literal loss, with rows, candidates and dropped inputs drawn at every update."""
 
     def __init__(self, dataset: TensorDataset, plan: _Plan, seed: int):
         self.dataset, self.plan = dataset, plan
@@ -163,7 +163,7 @@ def _fast_cmi(trainer: Trainer, batch: Batch) -> Tensor:
 
 
 def against_machine(plan: _Plan, seed: int) -> dict[str, float]:
-    """How much of what the processor can do in matrix products one update of the default size uses."""
+    """Share of the processor's matrix-product speed that one update of the default size reaches."""
     dataset, trainer = _trainer(plan.d, 4000, preset("fast"), seed)
     trainer.update(EARLY)
     a, b = torch.rand(2, 1024, 1024, generator=torch.Generator().manual_seed(seed))
@@ -198,7 +198,7 @@ def update_flops(dataset: TensorDataset, settings: Settings) -> int:
 
 
 def scaling(plan: _Plan, seed: int) -> dict[str, Any]:
-    """Cost of an update and of a CMI evaluation for each d, each in a process of its own."""
+    """Cost of an update and of a CMI evaluation for each d, each in a separate process."""
     points = [_in_own_process(d, plan, seed) for d in plan.scaling]
     exponents = {key: _exponent(points, key) for key in ("update_s", "cmi_s")}
     return {"points": points, "exponents": exponents}
@@ -234,7 +234,7 @@ def _exponent(points: list[dict[str, float]], key: str) -> float:
 
 
 def _peak_mb() -> float:
-    """Largest memory this process ever held."""
+    """Peak memory of this process."""
     status = Path("/proc/self/status")
     if status.exists():  # not getrusage: on Linux that starts at the size of the process that started this one
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))

@@ -38,7 +38,7 @@ def cartpole(steps: int, seed: int = 0, horizon: int = 20) -> Transitions:
 
 
 def rooms(steps: int, seed: int = 0, count: int = 8, horizon: int = 100) -> Transitions:
-    """A row of rooms that warm each other, two heaters, and weather at both ends that nobody changes."""
+    """A row of rooms that warm each other, two heaters, and weather at both ends that nothing influences."""
     rng = np.random.default_rng([seed, 42])
     heated = np.sort(rng.choice(count, 2, replace=False))
     exchange = 0.05 * (np.eye(count, k=1) + np.eye(count, k=-1))
@@ -64,7 +64,7 @@ def rooms(steps: int, seed: int = 0, count: int = 8, horizon: int = 100) -> Tran
 
 
 def mixed(steps: int, seed: int = 0, horizon: int = 50) -> Transitions:
-    """A switch that gates, a mode with three values, an angle that turns; a drift and a flag beside them."""
+    """A switch that gates, a mode with three values, an angle that turns; also a drift and a flag."""
     rng = np.random.default_rng([seed, 43])
 
     def step(state: np.ndarray, action: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ EVERY = 0.2  # seconds
 
 @dataclass(frozen=True)
 class Usage:
-    """What one run of a command took."""
+    """Time and memory of one run of a command."""
 
     seconds: float
     resident: int
@@ -26,7 +26,7 @@ class Usage:
 
 
 def measured(words: Sequence[str], environment: dict[str, str] | None = None) -> Usage:
-    """Run a command to its end; one that fails is an error with what it said."""
+    """Run a command to its end; a failure raises an error with its output."""
     started, resident, proportional = time.monotonic(), 0, 0
     told = subprocess.PIPE
     with subprocess.Popen(words, stdout=told, stderr=subprocess.STDOUT, text=True, env=environment) as child:
@@ -42,7 +42,7 @@ def measured(words: Sequence[str], environment: dict[str, str] | None = None) ->
 
 
 def descendants(process: int) -> list[int]:
-    """A process and all that it has started."""
+    """A process and all its descendants."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -58,7 +58,7 @@ def descendants(process: int) -> list[int]:
 
 
 def _size(process: int, file: str, entry: str) -> int:
-    """Bytes; 0 for a process that has just ended."""
+    """Bytes of a process; 0 if it has just ended."""
     try:
         for line in Path(f"/proc/{process}/{file}").read_text().splitlines():
             if line.startswith(entry):
@@ -69,5 +69,5 @@ def _size(process: int, file: str, entry: str) -> int:
 
 
 def environment(root: Path) -> dict[str, str]:
-    """This environment, with the sources of a clone first."""
+    """This environment, with the sources of a clone first in the path."""
     return os.environ | {"PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}", "PYTHONUNBUFFERED": "1"}

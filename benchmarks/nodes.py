@@ -84,7 +84,7 @@ def _log(system: str) -> Transitions:
 
 
 class _Timed(Runner):
-    """Runs jobs here, one after the other, and notes their processor time."""
+    """Runs jobs here, one after the other, and records their processor time."""
 
     def __init__(self, *parts: Any):
         super().__init__(*parts)
@@ -105,7 +105,7 @@ TABLE = ("system", "nodes", "minutes", "speed_up", "busy_share", "bound_by")
 
 @dataclass(frozen=True)
 class Work:
-    """The jobs of one discovery: a list of times for each stage, and what every node must get first."""
+    """The jobs of one discovery: a list of times for each stage, and the size of what every node must receive first."""
 
     system: str
     stages: list[list[float]]
@@ -138,12 +138,12 @@ def makespan(work: Work, nodes: int) -> float:
 
 
 def sending_seconds(work: Work, nodes: int) -> float:
-    """Every node that has the arrays sends them on: twice as many have them after each round."""
+    """Every node that has the arrays forwards them: the number of nodes that have them doubles in each round."""
     return math.ceil(math.log2(nodes)) * work.shared_bytes / LINK
 
 
 def stage_seconds(times: Sequence[float], nodes: int) -> float:
-    """Jobs in their order, each to the node that is free first."""
+    """Jobs in order, each assigned to the node that is free first."""
     free = [0.0] * min(nodes, max(1, len(times)))
     for seconds in times:
         heapq.heapreplace(free, free[0] + seconds + OVERHEAD)
@@ -151,7 +151,7 @@ def stage_seconds(times: Sequence[float], nodes: int) -> float:
 
 
 def _bound(work: Work, nodes: int) -> str:
-    """What would have to become shorter first."""
+    """The part that limits the duration."""
     parts = {
         "sending": sending_seconds(work, nodes),
         "screen": stage_seconds(work.stages[0], nodes),
@@ -172,7 +172,7 @@ def _measured(system: str, rows: Sequence[dict[str, Any]]) -> Work:
 
 
 def _larger(variables: int, rows: Sequence[dict[str, Any]]) -> Work:
-    """A sparse system with so many variables: as many causes for each, so jobs as the measured ones have."""
+    """A sparse system with more variables: as many causes for each, hence jobs like the measured ones."""
     sparse = [row for row in rows if row["system"].startswith("sparse")]
     lengths = {row["rows"] for row in sparse}
     most = max(lengths, key=lambda rows: len({row["variables"] for row in sparse if row["rows"] == rows}))
@@ -193,7 +193,7 @@ def _larger(variables: int, rows: Sequence[dict[str, Any]]) -> Work:
 
 
 def _extrapolated(sizes: Sequence[int], seconds: Sequence[float], variables: int) -> float:
-    """Along the line through the measured points in logarithms; never below the largest that was measured."""
+    """Extrapolates linearly in logarithms; never below the largest measured value."""
     if len(sizes) < 2:
         return seconds[-1]
     slope, offset = np.polyfit(np.log(sizes), np.log(seconds), 1)

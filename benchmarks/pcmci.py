@@ -30,18 +30,18 @@ from cbm.errors import DataError
 INTERPRETER = "CBM_TIGRAMITE_PYTHON"
 PROGRAM = Path(__file__).with_name("pcmci_program.py")
 LEVEL = 0.01
-"""Corrected p-values below are links, as in the tutorial of tigramite."""
+"""Smaller corrected p-values are links, as in tigramite's tutorial."""
 MOST_ROWS = 20_000
 """Whole series are taken up to so many rows: time grows with rows and, by the number of tests, with the square of the
 variables."""
 SHORTEST = 3
-"""States of a series that can be used: conditions reach two steps back."""
+"""Shortest usable series, in states: conditions reach two steps back."""
 MINUTES = 60
-"""A log that takes longer is given up."""
+"""Time limit per log."""
 
 
 class NotRun(Exception):
-    """Why there is no answer, in one line."""
+    """The reason why there is no result, in one line."""
 
 
 def pcmci(data: Transitions, seed: int = 0) -> Baseline:
@@ -64,7 +64,7 @@ def pcmci(data: Transitions, seed: int = 0) -> Baseline:
     scores, found = np.zeros((d, d + 1)), np.zeros((d, d + 1), bool)
     for row, i in enumerate(owner[varies]):
         for column, j in enumerate(owner[varies]):
-            if i < d:  # what moves the action is no part of the graph
+            if i < d:  # causes of the action are not part of the graph
                 scores[i, j] = max(scores[i, j], abs(value[row, column]))
                 found[i, j] |= p[row, column] < LEVEL
     still = np.flatnonzero(~moving_variables(data))
@@ -94,7 +94,7 @@ def series_of(data: Transitions, actions: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def missing() -> str | None:
-    """Why PCMCI cannot be run here; None where it can."""
+    """The reason why PCMCI cannot be run here; None if it can."""
     return _missing(_interpreter())
 
 
@@ -114,7 +114,7 @@ def _interpreter() -> str:
 
 
 def _columns(data: Transitions) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of the action, and the graph's input of every column; of n choices, n - 1 say all."""
+    """Columns of the action, and the graph's input of every column; n choices need n - 1 columns."""
     actions = action_columns(data.action, data.factors.discrete_actions).astype(float)
     if data.factors.discrete_actions is not None:
         actions = actions[:, 1:]

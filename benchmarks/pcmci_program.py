@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 PC_ALPHA = 0.2
-"""Of the selection of conditions: the default of `run_pcmci`."""
+"""Level for the selection of conditions: the default of `run_pcmci`."""
 MISSING = 1e300
 
 

@@ -132,7 +132,7 @@ def stable_baselines(seed: int, steps: int, warm_up: int) -> Act:
 
 
 def _spread(rows: list[Row]) -> dict[str, Any]:
-    """Whether our mean lies within the spread of the other's seeds; above it is as good."""
+    """Whether our mean lies within the range of the other's seeds, or above it."""
     mine, theirs = ([row["return"] for row in rows if (row["agent"] == "ours") == own] for own in (True, False))
     low, high = min(theirs), max(theirs)
     return {"mean": float(np.mean(mine)), "low": low, "high": high, "within": bool(np.mean(mine) >= low)}

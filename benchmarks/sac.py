@@ -38,7 +38,7 @@ VARIABLES, CONTEXT, ACTIONS = 87, 3, 4
 ROWS = 20_000
 """Transitions to draw from."""
 UPDATES = 10
-"""Of each side in a round."""
+"""Updates of each side per round."""
 COLUMNS = Columns(
     key=("hidden", "measured", "variables", "context", "actions", "batch", "rounds"),
     numbers=("ours_ms", "tianshou_ms", "ratio"),
@@ -130,7 +130,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 class Scheduled(Alpha):
-    """Our schedule as Tianshou calls it."""
+    """Our schedule with Tianshou's interface."""
 
     def __init__(self, schedule: ScheduledAlpha):
         self.schedule = schedule
@@ -189,7 +189,7 @@ def _stock_critic(inputs: int, actions: int, settings: SacSettings) -> Continuou
 
 
 def stock_update(sac: SAC, sample: Sample, state: Tensor, following: Tensor) -> Any:
-    """What its `update` does after it has drawn a batch; states as the networks are to see them."""
+    """What Tianshou's `update` does after drawing a batch, with states as the networks see them."""
     ahead = Batch(obs=following, info=None)
     with torch.no_grad():
         value = sac._target_q_compute_value(ahead, sac._target_q_compute_action(ahead)).flatten()

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 def command() -> str:
-    """What was typed, wherever the program is installed."""
+    """The command as typed, without the program's path."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
@@ -26,7 +26,7 @@ class Columns:
     """The columns of a file; all that are neither text nor whole numbers are numbers, possibly missing."""
 
     key: tuple[str, ...]
-    """What makes a row; a row with the same key is not computed again."""
+    """Columns that identify a row; a row with the same key is not computed again."""
     numbers: tuple[str, ...]
     """What is measured."""
     text: tuple[str, ...]
@@ -66,7 +66,7 @@ class Store:
             raise DataError(f"{self.path}: cannot read the row of {row}") from error
 
     def find(self, key: Row) -> Row | None:
-        """The row with this key; what the key leaves open (None) may be anything."""
+        """The row with this key; entries of the key that are None match anything."""
         given = [column for column in self.columns.key if key[column] is not None]
         return next((row for row in self.rows if all(row[column] == key[column] for column in given)), None)
 

@@ -78,7 +78,7 @@ class Options:
 def main(options: Options) -> dict[str, Any]:
     """One row per task, method and seed."""
     for method in options.methods:
-        method_row(method)  # an unknown one is refused before hours of work
+        method_row(method)  # refuse unknown methods before hours of work
     if options.quick:
         options = replace(options, seeds=(0,), tasks=options.tasks[:1], methods=("oracle", "full"), steps=400)
     console, store = Console(), Store(options.out, COLUMNS)
@@ -138,7 +138,7 @@ def _call(arguments: list[str]) -> None:
 
 
 def _key(options: Options, task: str, method: str, seed: int) -> Row:
-    """How many demonstrations there are stays open where the preset says it."""
+    """The key of a row; the number of demonstrations stays open if the preset sets it."""
     changed = " ".join((*options.options, *options.set))
     return {
         "world": options.world, "task": task, "method": method, "options": changed, "seed": seed,

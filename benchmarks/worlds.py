@@ -51,7 +51,7 @@ class Options:
 
 
 class Runner:
-    """Something that takes random actions: `begin` starts an episode, `run` takes steps of `copies` at once."""
+    """A simulator under random actions: `begin` starts an episode, `run` steps `copies` environments at once."""
 
     copies = 1
 
@@ -147,7 +147,7 @@ class System:
     name: str
     make: Callable[[int], Runner]
     against: str = ""
-    """The row that it is compared with."""
+    """Name of the row that it is compared with."""
 
 
 STOCK = "robosuite Stack, stock"
@@ -192,7 +192,7 @@ def on_one_core() -> None:
 
 
 def measure(seed: int, quick: bool) -> list[dict[str, Any]]:
-    """Rows of the table; called in a process of its own, whose libraries have been told to use one thread."""
+    """Rows of the table; called in a separate process whose libraries use one thread."""
     runners: dict[str, Runner] = {}
     problems: dict[str, str] = {}
     for system in SYSTEMS:
@@ -209,7 +209,7 @@ def _rates(runners: dict[str, Runner], rounds: int, seconds: float) -> dict[str,
     steps = {}
     for name, runner in runners.items():
         runner.begin()
-        runner.run(2)  # what is compiled or allocated at first use
+        runner.run(2)  # compiles or allocates at first use
         steps[name] = max(1, round(seconds / _cpu_seconds(lambda r=runner: r.run(3)) * 3))  # type: ignore[misc]
     rates: dict[str, list[float]] = {name: [] for name in runners}
     for _ in range(rounds):

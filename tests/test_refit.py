@@ -247,5 +247,5 @@ def test_what_an_input_has_of_its_own(driver: int) -> None:
     assert delta > 6 * stderr
     delta, stderr = nats[1 - driver]
     assert delta < 3 * stderr
-    full, without = refits.with_own_variation(driver, np.zeros(len(refits.test), int))  # one episode: no half to test the other
+    full, without = refits.with_own_variation(driver, np.zeros(len(refits.test), int))  # one episode: no half to test
     assert np.array_equal(full, without)

@@ -38,20 +38,20 @@ from cbm.data.transitions import Transitions
 LARGE_T = 5.0
 KNOTS = 8
 RIDGE = 1e-8
-"""Of the inputs' variance: enough to invert what repeats itself, too little to bias anything."""
+"""Share of the inputs' variance: enough to invert repeated inputs, too little to cause bias."""
 HELD_OUT = 0.2
 SURE = 3.0
 """Standard errors by which a mean gain has to exceed zero."""
 ADDITIVE_GAIN, REFIT_GAIN = 0.001, 0.002
-"""Nats by which it has to, at least."""
+"""Nats by which it has to exceed zero, at least."""
 NOISE_FLOOR = 1e-6
-"""Of a target's deviation: residuals below are rounding, not noise."""
+"""Share of a target's deviation: smaller residuals are rounding, not noise."""
 ROUNDS, LEAVES, TRAIN_ROWS, REFITS = 100, 15, 20_000, 16
-"""Of the refits: trees per model at most, leaves per tree, rows of training and inputs tried per target at most."""
+"""Refits: trees per model at most, leaves per tree, training rows and inputs tried per target at most."""
 EARLY_SHARE = 0.2
-"""Of the rows of training, on which the number of trees is chosen."""
+"""Share of the training rows on which the number of trees is chosen."""
 FEWEST_EPISODES, BLOCKS = 10, 20
-"""With fewer held-out episodes than this, errors are taken over so many blocks of consecutive rows."""
+"""With fewer held-out episodes than the first, errors are computed over that many blocks of rows instead."""
 
 
 def linear(data: Transitions, seed: int = 0) -> Baseline:
@@ -122,7 +122,7 @@ METHODS: dict[str, Callable[[Transitions, int], Baseline]] = {
 
 @dataclass(frozen=True)
 class Targets:
-    """What is predicted of every variable, with a deviation of 1 in the training rows."""
+    """The prediction target of every variable, with a deviation of 1 in the training rows."""
 
     train: np.ndarray  # (n, d)
     held: np.ndarray  # (m, d)
@@ -202,7 +202,7 @@ class Hats:
 
     @property
     def size(self) -> int:
-        """All hats sum to 1, so the first is left out; the column itself goes on beyond the outer knots."""
+        """All hats sum to 1, so the first is left out; the column itself extends beyond the outer knots."""
         return len(self.knots)
 
     def __call__(self, column: np.ndarray) -> np.ndarray:
@@ -233,7 +233,7 @@ class Boosting:
         }  # fmt: skip
 
     def choose_rounds(self, fit: Regression, targets: Targets, i: int) -> None:
-        """As many trees as serve rows of training that the trees have not seen, for the full model and its refits."""
+        """Choose the number of trees, for the full model and its refits, on training rows that trees have not seen."""
         residual = (targets.train[:, i] - (self.features - fit.centre) @ fit.weights[:, i]) / fit.deviation[i]
         self.early.set_label(residual[~self.checked])
         self.check.set_label(residual[self.checked])
@@ -252,7 +252,7 @@ class Boosting:
         self.table.set_label(residual / fit.deviation[i])
         model = self.lightgbm.train(self.options | {"interaction_constraints": [usable]}, self.table, self.rounds)
         guess = (self.held_features - fit.centre) @ weights + fit.deviation[i] * model.predict(self.held_features)
-        # Residuals in training flatter trees: the noise is measured where the trees have not been.
+        # Training residuals of trees are too small, so the noise is measured on rows that they have not seen.
         wrong = targets.held[:, i] - guess
         deviation = max(float(np.sqrt((wrong**2).mean())), NOISE_FLOOR)
         saved = np.bincount(self.owner, model.feature_importance("gain"), minlength=int(self.owner.max()) + 1)
@@ -270,7 +270,7 @@ def _log_likelihood(values: np.ndarray, guess: np.ndarray, deviation: np.ndarray
 
 
 def _units(episode: np.ndarray) -> np.ndarray:
-    """What errors are taken over: held-out episodes, or blocks of rows where there are too few."""
+    """Units over which errors are computed: held-out episodes, or blocks of rows if there are too few."""
     _, unit = np.unique(episode, return_inverse=True)
     if unit.max() + 1 >= FEWEST_EPISODES:
         return np.asarray(unit)

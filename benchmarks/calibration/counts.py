@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from cbm.graph.rules import ancestors, cbm_abstraction
 
 Verdicts = NDArray[np.str_]
-EpisodeCounter = dict[str, float]
+Counts = dict[str, float]
 
 
 def verdicts_of(found: np.ndarray) -> Verdicts:
-    """Of a method that is never undecided."""
+    """Verdicts of a method that is never undecided."""
     return np.where(found, "edge", "none")
 
 
@@ -23,11 +23,11 @@ def self_edges(d: int) -> Verdicts:
     return verdicts_of(np.eye(d, d + 1, dtype=bool))
 
 
-def count_edges(verdict: Verdicts, truth: np.ndarray, adjacency: np.ndarray | None = None) -> EpisodeCounter:
-    """What is claimed about the cells (d, d+1), and how much of it is wrong.
+def count_edges(verdict: Verdicts, truth: np.ndarray, adjacency: np.ndarray | None = None) -> Counts:
+    """Counts of claims about the cells (d, d+1), and of those that are wrong.
 
-    `adjacency` has a guess where the verdict is undecided, as methods that always answer do: F1 compares these. Left
-    out, what is undecided is no edge. F1 of the claims alone stands beside it.
+    `adjacency` contains guesses for undecided cells, like the output of methods that always answer: F1 compares these.
+    If it is None, undecided cells count as no edge. F1 of the claims alone is also given.
     """
     edge, none = verdict == "edge", verdict == "none"
     undecided = ~(edge | none)
@@ -49,7 +49,7 @@ def _f1(found: np.ndarray, truth: np.ndarray) -> float:
 
 def count_states(
     verdict: Verdicts, rewards: Mapping[str, Verdicts], truth: np.ndarray, truth_rewards: Mapping[str, np.ndarray]
-) -> EpisodeCounter:
+) -> Counts:
     """Number of rewards whose minimal state is right, wrong or undecided, and of those that lack a variable.
 
     Right: every needed variable is certain, and no other is even possible. Wrong: a needed one is not even possible

@@ -13,7 +13,7 @@ GENES = 60
 def rings(seed: int) -> System:
     """Two Lorenz-96 rings of 13 sites with little noise; the action forces some sites of the first.
 
-    One Euler step: a site hears itself, its two neighbours and the second one upstream, and nothing else.
+    One Euler step: a site depends on itself, its two neighbours and the second site upstream only.
     """
     rng = np.random.default_rng([seed, 55])
     step_size, forcing = rng.uniform(0.006, 0.01), rng.uniform(7.5, 8.5, 2)

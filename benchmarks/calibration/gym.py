@@ -1,23 +1,23 @@
-"""Gymnasium's own environments under random actions, with variables beside them that look as if they mattered.
+"""Gymnasium's own environments under random actions, with additional variables that look as if they mattered.
 
-Four projections of the action (without noise: the next value is a linear function of the action) and four
-independent noises are appended. The graphs are read off the equations of motion:
+Four projections of the action (without noise: the next value is a linear function of the action) and four independent
+noises are appended. The graphs follow from the equations of motion:
 
-- CartPole (Euler): positions move with the present speeds only, so the action reaches speeds alone. The term
-  `turning^2 sin(angle)` makes the cart's speed depend on the turning of the pole; its share is about 1e-4 of a step's
-  change, far above the rounding of the stored float32.
-- Pendulum: the new speed moves the angle, so cos and sin hear everything; the speed hears sin, not cos.
-- MountainCarContinuous: the new velocity moves the position, so the action reaches both; walls are hardly ever hit.
-- Acrobot (Runge-Kutta): everything physical hears everything physical and the action within one step.
+- CartPole (Euler): positions depend on the present speeds only, so the action affects only speeds. The term
+  `turning^2 sin(angle)` makes the cart's speed depend on the pole's angular speed; its share is about 1e-4 of a
+  step's change, far above the rounding of the stored float32.
+- Pendulum: the new speed moves the angle, so cos and sin depend on everything; the speed depends on sin, not on cos.
+- MountainCarContinuous: the new velocity moves the position, so the action affects both; walls are hardly ever hit.
+- Acrobot (Runge-Kutta): every physical variable depends on all physical variables and the action within one step.
 
-The stored observations are rounded to float32 while the simulators keep float64 (but for MountainCar), which acts as
-a noise of about 1e-8. cos and sin of one angle determine each other up to a sign: both are declared where the angle
-acts through both.
+The stored observations are rounded to float32 while the simulators keep float64 (except MountainCar), which acts as a
+noise of about 1e-8. cos and sin of one angle determine each other up to a sign: both are declared where the angle acts
+through both.
 
 Rewards are functions of the next state, as the method assumes. CartPole's own reward is constant; so is Acrobot's, and
-MountainCar's is the square of the action, as long as no goal is reached, which random actions do not: they are left
-out. Pendulum's is a function of the present state and the torque: the same cost is taken of the next state, without
-the torque.
+MountainCar's is the square of the action, as long as no goal is reached, which random actions do not do: these are left
+out. Pendulum's is a function of the present state and the torque: the same cost is computed from the next state,
+without the torque.
 """
 
 from __future__ import annotations

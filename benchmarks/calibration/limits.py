@@ -83,7 +83,7 @@ def tanks(seed: int) -> System:
 
 
 def rounded(seed: int) -> System:
-    """A nonlinear chain read by a converter of few bits, what it reads being all there is; a counter beside it."""
+    """A nonlinear chain whose whole state is read by a converter of few bits; and a counter."""
     rng = np.random.default_rng([seed, 63])
     weights = rng.uniform(0.3, 0.6, (6, 2)) * rng.choice([-1, 1], (6, 2))
     names = [*(f"adc{k}" for k in range(6)), "wear", "light", "bus"]

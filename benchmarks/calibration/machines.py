@@ -76,7 +76,7 @@ def building(seed: int) -> System:
 
 
 def building_states(seed: int) -> System:
-    """The same building, with the commands among the variables; the action is a ventilator on a rule of its own."""
+    """The same building, with the commands among the variables; the action is a ventilator with its own rule."""
     return _building(seed, commanded=False)
 
 

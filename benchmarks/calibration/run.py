@@ -113,7 +113,7 @@ def _measured(method: str, data: Transitions, seed: int, workers: int) -> Row:
 
 
 def _discover(data: Transitions, seed: int, workers: int) -> Any:
-    """Discovery as it is by default; the truth is taken out of the data, so that nothing can look at it."""
+    """Discovery with default settings; the truth is removed from the data, so that nothing can use it."""
     blind = replace(data, truth=None, truth_rewards={})
     more: dict[str, Any] = {"workers": workers} if "workers" in inspect.signature(discover).parameters else {}
     return discover(blind, settings=Settings(), seed=seed, **more)
@@ -171,11 +171,11 @@ def _line(row: Row) -> str:
 
 
 def _kind_table(kind: str, rows: list[Row]) -> Table:
-    """Means over the seeds, a line per method.
+    """Means over the seeds, one line per method.
 
-    claimed: F1 without the guesses about undecided cells. false/edges: those claimed, and how many of them are
-    false. open t+f: undecided cells that have an edge, and that have none. states r/w/u: minimal states that are
-    right, wrong, undecided.
+    claimed: F1 without the guesses about undecided cells. false/edges: number of false edges, and of all edges claimed.
+    open t+f: undecided cells that have an edge, and that have none. states r/w/u: minimal states that are right, wrong,
+    undecided.
     """
     means = [_mean(group) for _, group in _grouped(rows, "method")]
     for mean in means:

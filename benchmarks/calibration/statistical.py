@@ -27,8 +27,8 @@ def heavy_tails(seed: int) -> System:
 def twin_sensors(seed: int) -> System:
     """Two quantities, each with two sensors that agree to 0.1 to 1 %.
 
-    The seed decides whether the quantity or one of its sensors drives another variable. Which of two sensors it is
-    may be beyond the data; the truth says it nevertheless, and "undecided" is then the best answer.
+    The seed decides whether the quantity or one of its sensors drives another variable. The data may not tell which of
+    two sensors it is; the truth contains it nevertheless, and "undecided" is then the best answer.
     """
     rng = np.random.default_rng([seed, 58])
     names = ["q", "q_one", "q_two", "y", "later", "u", "u_one", "u_two", "w", "echo", "drift", "white"]
@@ -69,7 +69,7 @@ def twin_sensors(seed: int) -> System:
 def modes(seed: int) -> System:
     """A mode of three values selects which of two linear laws acts; the action moves the mode, and some variables."""
     rng = np.random.default_rng([seed, 59])
-    d = 9  # beside the mode
+    d = 9  # besides the mode
     laws = _sparse_laws(rng, d)
     push = rng.uniform(0.3, 0.8, d) * (rng.random(d) < 0.3)
 

@@ -143,7 +143,7 @@ def graph(names: Sequence[str], parents: dict[str, str]) -> np.ndarray:
 
 
 def named(names: Sequence[str], actions: int = 1, discrete: int | None = None, **kinds: str) -> Factors:
-    """Factors of continuous variables, but for those whose kind is said."""
+    """Factors of continuous variables, except those whose kind is given."""
     variables = tuple(Variable(name, kinds.get(name, "continuous")) for name in names)  # type: ignore[arg-type]
     return Factors(variables, tuple(f"a{k}" for k in range(actions)), discrete)
 

@@ -15,8 +15,8 @@ PARENTS = {
 
 
 def harbour(seed: int) -> System:
-    """Degrees and hours wrap. The compass repeats the heading, and tells nothing beside it; the depth follows from the
-    place alone, but changes as slowly as the boat moves."""
+    """Degrees and hours wrap. The compass repeats the heading and adds no information; the depth follows from the
+    position alone, but changes as slowly as the boat moves."""
     rng = np.random.default_rng([seed, 57])
     rudder, gust, hull = rng.uniform(1.5, 2.5), rng.uniform(0.15, 0.3), rng.uniform(0.6, 0.8)
     thrust, course = rng.uniform(0.4, 0.6), rng.uniform(0, 360)

@@ -195,7 +195,7 @@ class PartitionMethod:
         reward = torch.from_numpy(fitted.reward_scale(part.rewards[self.task][:, None])[:, 0])
         return Pool(rows, after, context, reward, torch.from_numpy(part.episode % 2 == 1))
 
-    # Fitting to the data at hand
+    # Fitting to the present data
 
     def _fit(self, data: Transitions) -> Fitted | None:
         """Fit coordinates to the present data; weights are carried over where possible."""

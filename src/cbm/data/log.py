@@ -32,7 +32,7 @@ EXPECTED = (
 BYTES_A_CELL = 40
 """Memory per number of a table while it is read: in the table, in both states, and in copies of these."""
 DEFAULT_SHARE, DEFAULT_MEMORY = 0.5, 2 * 10**9
-"""Share of the free memory that a log may take unasked, and what it may take where the system does not say."""
+"""Default limit for a log, as a share of the free memory, and in bytes if the system does not report free memory."""
 
 
 @dataclass(frozen=True)

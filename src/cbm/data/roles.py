@@ -173,7 +173,7 @@ def _claimed(chosen: Mapping[str, list[str]]) -> set[str]:
 
 
 def _guess(header: Mapping[str, str], role: str, claimed: set[str]) -> tuple[list[str], list[str]]:
-    """Columns whose names say what they are, if that is unambiguous, and a sentence about it."""
+    """Columns whose names imply the role, if that is unambiguous, and a sentence about it."""
     kinds = (NUMBER, TEXT, TIME) if role in ("episode", "time") else (NUMBER,)
     hits = {name: match[1] for name, kind in header.items()
             if kind in kinds and name not in claimed and (match := _GUESS[role].fullmatch(name.lower()))}  # fmt: skip

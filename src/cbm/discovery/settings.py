@@ -344,7 +344,7 @@ FOCUS_CELLS = 12_000_000  # inputs times targets times rows evaluated for such a
 FOCUS_ROWS = (32, 500)  # rows for it, at least and at most
 HARD_TO_TELL = 0.01  # nats; effects of about this size are the hardest to tell from none
 WATCH_EVERY = 100  # updates between two evaluations on held-out rows
-WATCHED = (1000, 20_000)  # those rows: at least so many, and so many targets times rows
+WATCHED = (1000, 20_000)  # at least this many rows, and targets times rows if that allows more
 HARDER = 2.0  # factor by which weight decay changes after such an evaluation
 STRONGEST_DECAY = 30.0  # largest weight decay, in multiples of the initial one
 

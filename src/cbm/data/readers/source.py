@@ -24,11 +24,11 @@ class Source:
     reader: str
     rows: int
     names: Sequence[str]
-    """Of all columns, in order."""
+    """Names of all columns, in order."""
     kinds: Mapping[str, str]
-    """What the cells of each column hold, as `cbm.data.roles` names it."""
+    """Kind of each column's cells, as named in `cbm.data.roles`."""
     read: Callable[[Sequence[str], int], Iterator[Arrays]]
-    """Blocks of some columns, in order, each of at most so many rows."""
+    """Blocks of the given columns, in order, each with at most the given number of rows."""
     whole: frozenset[str] = frozenset()
     """Columns of whole numbers."""
     narrow: frozenset[str] = frozenset()

@@ -1,4 +1,5 @@
 """Network models of a masked prediction, and how their inputs are encoded.
 
-`base` says what a model is, `registry` builds one from the settings, the rest are one model or one part each.
+`base` defines the interface, `registry` builds a model from the settings; each other file is one model or a part of
+one.
 """
