@@ -164,45 +164,34 @@ AT_REST = 0.01  # standard deviations within which nearby values count as that v
 FEWEST_APART = 500  # rows that must have that value, and rows that must have another one
 SAME_EVENT = 0.03  # share of their active rows in which two targets may move alone and still count as one event
 ATOM = 1 / 32  # a value that makes up a larger share of the data than this is treated as discrete
-# nats of self-memory above which the change of a variable is predicted instead of its next value (half the residual)
-SELF_MEMORY = 0.7
-# nats by which the logarithm of a variable must be predicted better than the variable itself to replace it
-LOG_WORTH = 0.05
+SELF_MEMORY = 0.7  # nats of self-memory above which the change is predicted, not the next value (half the residual)
+LOG_WORTH = 0.05  # nats by which the logarithm must be predicted better than the variable itself to replace it
 LOG_ROWS = 20_000  # rows on which the two are compared, at most
 FEWEST_WRAPS = 10  # jumps across its whole range that a variable must make to be recognised as one that wraps around
 RARE_STEP = 0.005  # share of its ordinary steps ignored as outliers, at either end ...
 OTHER_JUMPS = 0.1  # ... and share of its jumps that may be something other than wrapping
 USUAL_STEP = 0.25  # largest ordinary step of such a variable, as a share of its range
-# periods tried first, since values that are rarely visited may not reach both ends of the range
-PERIODS = (2 * math.pi, 360.0, 24.0, 1.0)
+PERIODS = (2 * math.pi, 360.0, 24.0, 1.0)  # tried first, since rarely visited values may not reach both ends
 REPETITION = 1e-3  # largest share of its variance that a repetition may have of its own, from rounding or clipping
-# share of rows that must continue another row before `last_action="auto"` considers the previous action
-CONTINUED = 0.8
-# rows per column of the action needed to detect repetitions: with fewer, a regression fits anything
-ROWS_PER_COLUMN = 10
+CONTINUED = 0.8  # share of rows that must continue another one for last_action="auto" to consider the previous action
+ROWS_PER_COLUMN = 10  # of the action, needed to detect repetitions: with fewer rows a regression fits anything
 LAST_ACTION_WORTH = 0.1  # nats that the previous action must be worth to some target, given the state
 
 MOST_FITTED = 40_000  # rows for one model, fitting and model selection together. More: finer models, slower
-# test rows of one model whose rows need hundreds of features each; models of trees alone have no such limit
-MOST_TESTED = 20_000
-# rows times columns held in memory at most, but never fewer rows than are fitted to and tested on
-MOST_NUMBERS = 24_000_000
+MOST_TESTED = 20_000  # test rows of a model whose rows need hundreds of features each; trees alone have no such limit
+MOST_NUMBERS = 24_000_000  # rows times columns in memory at most, but no fewer rows than are fitted to and tested on
 
 # Screening of all inputs
-# features of the closed form at most; logs with more columns get fewer hinges per column. More: slower, cubically
-MOST_FEATURES = 4000
+MOST_FEATURES = 4000  # of the closed form at most; wider logs get fewer hinges per column. More: slower, cubically
 RIDGE = 1e-8  # as a share of a feature's variance: enough to invert the Gram matrix of repeated columns
 MOST_SEEN = 64  # inputs shown to the trees; of more inputs, those that the closed form ranks highest
-# standard deviations of a chi-square above which an input becomes a candidate. Lower: more candidates, slower
-SIGNIFICANT = 4.0
+SIGNIFICANT = 4.0  # standard deviations of a chi-square that make a candidate. Lower: more candidates, slower
 LOOK_ROUNDS = 30  # boosting rounds at most when trees screen all inputs
 ROWS_PER_FEATURE = 4  # rows per feature from which on the closed form can say that an input follows from the others
 OWN_VARIATION = 0.02  # share of an input's variance, unexplained by others, below which it hardly varies by itself
 
 # Differences
-# two variables are related if the share of one that the other leaves unexplained falls to this fraction of its usual
-# value while the target is active
-CLOSER = 0.5
+CLOSER = 0.5  # factor by which a pair's unexplained share must shrink while the target is active
 ACTIVE = 0.1  # share of rows, those farthest from the median, in which a continuous target counts as active
 FEWEST_ACTIVE = 100  # active rows; with fewer, no difference is proposed
 MOST_DIFFERENCES = 8  # differences per target at most
@@ -219,8 +208,7 @@ CONSTANT = 1e-12  # variance, in units of the column's, below which a feature co
 
 # Refits
 BENDS = 15  # hinges on a linear prediction, for limits at which it is cut off
-# per column in refits; what a model fails to fit looks like an effect of every input correlated with it
-MOST_HINGES = 31
+MOST_HINGES = 31  # per column in refits; whatever is not fitted looks like an effect of all correlated inputs
 MOST_SINGLES = 400  # functions of single columns, over all columns together
 ROWS_PER_SINGLE = 20  # rows needed for each function beyond the usual number of hinges
 RIDGES = (1e-8, 1e-3, 1e-1)  # candidates for the ridge penalty; validation rows choose among them
@@ -245,19 +233,16 @@ PAIRED = 5.5  # z-score of the best product above which both of its inputs becom
 TINY = 1e-4  # share of the total gain below which an input is ignored
 FOUND = 1.5  # multiple of a shadow's gain above which trees have found something
 SURE = 6.0  # standard errors above zero at which no second opinion is needed ...
-# ... and where a law has no noise, since there a few rows can make up an effect and its error
-SURE_WITHOUT_NOISE = 12.0
-NEGLIGIBLE = 2e-4  # nats too few to look for
-FEW_CANDIDATES = 6  # no more candidates than this are not worth pruning
+SURE_WITHOUT_NOISE = 12.0  # ... and without noise in the law, where a few rows can make up an effect and its error
+NEGLIGIBLE = 2e-4  # nats; smaller effects are not looked for
+FEW_CANDIDATES = 6  # no pruning with no more candidates than this
 PRUNED_ROWS = 5000  # rows; with fewer, the effect of half of the candidates is too uncertain to prune them together
 MOST_ADDED = 6  # candidates that the look at the residual may bring back
 BUNDLED = 20.0  # standard deviations of a chi-square, for inputs that hardly vary independently and show only together
 WEAK = 0.1  # nats below which an effect must also hold against better models without the input ...
-# ... as it must below this share of all nats that the inputs explain: without noise a little misfit costs many nats
-WEAK_SHARE = 0.25
+WEAK_SHARE = 0.25  # ... or below this share of all nats explained: without noise a little misfit costs many nats
 HARMFUL = 3.0  # standard errors below zero at which a candidate makes the model worse and is dropped
-# standard errors on one fold; below it three folds together cannot make an edge, so no stand-in is needed
-CONCEIVABLE = 1.7
+CONCEIVABLE = 1.7  # standard errors on one fold; below, three folds cannot make an edge, and no stand-in is needed
 CONTROLS = 2  # shadows among the candidates of each target
 PLANTED = 0.02  # least size of the planted effect, in nats
 LITTLE = 0.98  # residual share of a target's variance above which its mean is practically unexplained
@@ -272,18 +257,14 @@ MOST_EXCEPTIONS = 0.25  # ... unless more than this share of all rows is
 SHOWN = 3.0  # multiple of a shadow's gain that a cause of a target's spread must exceed
 
 # Verdicts
-# degrees of freedom of Student's t: an error rests on about ten shadows, the target's own and those of others
-DEGREES = 10
-# ratio of squared scatter to squared error of one part's shadows, clipped here in the mean over parts
-MOST_SCATTER = 25.0
+DEGREES = 10  # of freedom of Student's t: an error rests on about ten shadows, those of other parts included
+MOST_SCATTER = 25.0  # limit on a part's ratio of squared scatter to squared error, in the mean over parts
 PRIOR_SHADOWS = 4  # the mean scatter over all parts counts like this many shadows of the part itself
 PRIOR_FOLDS = 4  # a cell's own error counts like this many folds against the scatter between its folds
 LEAST_EFFICIENCY = 0.1  # least share of a planted effect that counts as found: a limit rises tenfold at most
-# nats; above this limit of detection "none" would say little, unless the target owes far more to its inputs ...
-BLIND = 0.1
+BLIND = 0.1  # nats; with a higher limit of detection "none" says little, unless far more is explained ...
 BLIND_SHARE = 0.5  # ... a limit below this share of all nats explained is never too high
-# test rows of a fold; with fewer, every fold tests all candidates, and what they cannot rule out is undecided
-FEW_TESTED = 2000
+FEW_TESTED = 2000  # test rows of a fold; with fewer, all folds test all candidates, and what stays open is undecided
 RARE = 30  # rows; of a variable that changes in fewer, the absence of an effect is not claimed
 DOMINANT = 3.0  # a member of the same bundle whose effect is larger by this factor casts doubt on an input
 HIDDEN = 5.0  # standard errors of a typical cell; if a larger effect is possible, the other folds look at the cell too
@@ -293,8 +274,7 @@ DOUBTFUL = 1.3  # standard errors above zero at which a cell that all folds leav
 
 # Networks: verdicts
 SHADOW_DEVIATIONS = 4.0  # standard deviations of the shadows that an effect must exceed
-# ratio of standard to mean absolute deviation of a normal; an outlying shadow counts less than in a mean square
-NORMAL = 1.25
+NORMAL = 1.25  # standard over mean absolute deviation of a normal; outlying shadows count less than in a mean square
 SURE_ABOVE_ZERO = 3.0  # standard errors of its own that an effect must exceed
 STANDARD_ERRORS = 2.0  # distance from the threshold, in standard errors, below which a cell is undecided
 
@@ -309,16 +289,14 @@ CONCENTRATED = 1.4  # how many times narrower than for unrelated values that int
 PER_VARIABLE = 1  # pairs per variable, on average, at most
 
 # Networks: refinement by small networks on candidates
-SECOND_LOOKS = 3  # refinements at most, when candidates are added until none is left out
+SECOND_LOOKS = 3  # rounds of refinement at most; each leaves out the inputs that the last one found useless
 MOST_SLOTS = 2400  # candidates of all targets together that the small networks see
 LOCAL_RATE = 3.0  # factor on the learning rate: small networks tolerate more than the trunk
-# share of the first pass's edges that must be confirmed for its verdicts to stand on inputs that were no candidates
-CONFIRMED = 0.5
+CONFIRMED = 0.5  # share of the first pass's edges to be confirmed, for it to decide on inputs that were not refined
 MOST_SECOND = 24  # candidates per target; inputs ranked lower keep the verdict of the first pass
 
 # Networks: online, on growing data
-# position on the learning-rate schedule of all online updates: its peak, which sharp steps in the data need
-ONLINE_RATE = 0.0
+ONLINE_RATE = 0.0  # position of all online updates on the learning-rate schedule: its peak, which sharp steps need
 ONLINE_MEMORY = 0.5  # weight of the running CMI when a new measurement is averaged in
 GROWTH = 2.0  # factor by which the rows must have grown for a new fit of scales, knots and targets
 FIT_ROWS = 40_000  # rows to which scales, knots and targets are fitted, at most
@@ -329,8 +307,7 @@ UNCONFIRMED_SHARE = 0.05  # share of the strongest cause that an effect must exc
 ONLINE_SURE = 1.0  # standard errors that an effect must exceed; missing a cause costs more than one too many
 DOUBT = 1.0  # standard errors that an effect may lack where inputs in doubt are kept
 ONLINE_WATCHED = 1000  # rows on which overfitting is watched
-# share of the strongest cause that others must reach: rows are few, and inputs in doubt are kept anyway
-REWARD_SHARE = 0.05
+REWARD_SHARE = 0.05  # of the strongest cause, for other causes: rows are few, and inputs in doubt are kept anyway
 LOCAL_WIDTH = 48  # hidden units of a small network
 MOST_PAIRS = 12  # differences that one target's network sees
 CANDIDATE = 1e-3  # nats above a typical shadow; any input that may reach this becomes a candidate
