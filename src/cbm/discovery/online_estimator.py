@@ -126,7 +126,7 @@ class OnlineEstimator:
         self.measure(kept_out)
         if steps and refines(self.settings):
             self.refine(replace(fitted.dataset, train=pool, held=kept_out), min(AGAIN * updates, ENOUGH))
-        fitted.trainer.dataset, fitted.trainer.watched = fitted.dataset, None  # the rows can go
+        fitted.trainer.dataset, fitted.trainer.watched = fitted.dataset, None  # release the rows
         return {name: float(value) / steps for name, value in total.items()} | {"rows": float(len(train))}
 
     def refit(self, train: Transitions, held: Transitions) -> Fitted:

@@ -232,7 +232,7 @@ class CandidateNetworks(MaskedModel):
 
     def loss(self, batch: Batch, dropped: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         features = self.encoder(batch.x)
-        if self.allowed is not None or not self.settings.teaching:  # outcomes teach all models
+        if self.allowed is not None or not self.settings.teaching:  # all models are fitted to outcomes
             outputs = self.outputs(features, dropped)
             nll = -self.log_density(outputs, batch)
             return nll.mean(1).sum() + self.penalty(outputs), split_by_mask(nll, dropped[0])
