@@ -53,8 +53,9 @@ class Evidence:
     """(controls, 2) the same of shadows."""
     planted: np.ndarray = field(default_factory=lambda: np.zeros(3))
     """Nats found of a planted effect, their error, and its true size."""
-    loss: np.ndarray = field(default_factory=lambda: np.zeros(3))
-    """Squared error of the model, of a constant, and how many rows were tested."""
+    loss: np.ndarray = field(default_factory=lambda: np.zeros(4))
+    """Squared error of the model, of a constant, how many rows were tested, and the squared scale at which the
+    likelihood sees the residuals: the first number, or where they have heavy tails, that of most rows."""
     unfitted: np.ndarray = field(default_factory=lambda: np.zeros(()))
     """Nats that the model still gains when its rows double."""
 
@@ -243,8 +244,8 @@ def _misfit(loss: np.ndarray, unfitted: float) -> float:
 
 
 def _exactness(loss: np.ndarray) -> float:
-    """1 for a law without noise, 0 for one with noise."""
-    return 1 / (1 + (float(loss[0] / loss[1]) / NOISY) ** 2)
+    """1 for a law without noise, 0 for one with noise. A law may be exact in most rows, and miss a few by far."""
+    return 1 / (1 + (float(loss[3] / loss[1]) / NOISY) ** 2)
 
 
 def _all(of: np.ndarray, yes: np.ndarray) -> np.ndarray:
