@@ -135,7 +135,6 @@ def test_needed_together_but_neither_alone() -> None:
     assert found.verdict.tolist() == [["undecided", "undecided", "none", "edge"]]
     assert found.reason[0, 0] == "hardly varies by itself: goes with y"
     assert found.reason[0, 1] == "hardly varies by itself: goes with x"
-    assert found.edge.tolist() == [[True, False, False, True]], "the guess is the one that shows most"
 
 
 def test_one_that_stands_out_is_the_cause() -> None:
@@ -178,7 +177,7 @@ def _part(
     return {
         "delta": np.array(delta), "stderr": np.full(J, stderr), "tested": np.full(J, tested), "bundled": np.zeros(J),
         "bundled_stderr": np.zeros(J), "shadows": np.array([[shadows, stderr], [-shadows, stderr]]),
-        "planted": np.array([planted, stderr, 0.02]), "loss": np.ones(3), "unfitted": np.zeros(()),
+        "planted": np.array([planted, stderr, 0.02]), "loss": np.ones(4), "unfitted": np.zeros(()),
         "follows": np.array(-1),
     }  # fmt: skip
 
@@ -209,7 +208,7 @@ def test_only_the_cells_that_were_asked_again_are_averaged() -> None:
 @pytest.mark.parametrize(("left", "misfit"), [(1.0, 0.0), (1e-2, 0.0), (1e-4, MISFIT / 2), (1e-8, MISFIT)])
 def test_where_there_is_no_noise_misfit_is_an_error_that_rows_do_not_lessen(left: float, misfit: float) -> None:
     part = _part([0.3, 0.0], stderr=1e-6)
-    part["loss"] = np.array([left, 1.0, 20_000])
+    part["loss"] = np.array([left, 1.0, 20_000, left])
     found = _pool([[part, part, part]], 2, [3])
     assert found.error == pytest.approx(misfit, abs=3e-5)
     assert found.limit_error[0] == pytest.approx(misfit, abs=3e-5)
@@ -219,14 +218,14 @@ def test_where_there_is_no_noise_misfit_is_an_error_that_rows_do_not_lessen(left
 def test_what_more_rows_make_smaller_is_no_noise(unfitted: float, rows: int, error: float) -> None:
     """A quarter of what twice the rows gain is doubt, unless rows are few: then more of them help anything."""
     part = _part([0.3, 0.0], stderr=1e-6)
-    part["loss"], part["unfitted"] = np.array([0.01, 1.0, rows]), np.array(unfitted)
+    part["loss"], part["unfitted"] = np.array([0.01, 1.0, rows, 0.01]), np.array(unfitted)
     assert _pool([[part, part, part]], 2, [3]).error == pytest.approx(error, abs=3e-5)
 
 
 def test_doubt_that_comes_from_misfit_says_so() -> None:
     """0.4 nats: two errors of a target without noise, and far more than enough of one with noise."""
     exact, noisy = _part([0.4, 0.0], stderr=1e-3), _part([0.4, 0.0025], stderr=1e-3)
-    exact["loss"] = np.array([1e-8, 1.0, 20_000])
+    exact["loss"] = np.array([1e-8, 1.0, 20_000, 1e-8])
     found = decide(_pool([[exact], [noisy]], 2, [1, 1]), _alone(2), NAMES, SETTINGS)
     assert found.verdict.tolist() == [["undecided", "none"], ["edge", "undecided"]]
     assert found.reason.tolist() == [["smaller than what models do not fit", ""], ["", "near the threshold"]]
@@ -234,7 +233,7 @@ def test_doubt_that_comes_from_misfit_says_so() -> None:
 
 def test_a_follower_is_no_sure_cause_of_a_law_that_is_not_fitted() -> None:
     exact, noisy = _part([5.0, 5.0], stderr=1e-3), _part([5.0, 5.0], stderr=1e-3)
-    exact["loss"] = np.array([1e-8, 1.0, 20_000])
+    exact["loss"] = np.array([1e-8, 1.0, 20_000, 1e-8])
     pooled = _pool([[exact], [noisy]], 2, [1, 1])
     assert decide(pooled, _alone(2), NAMES, SETTINGS).verdict.tolist() == [["edge", "edge"]] * 2
     found = decide(pooled, _alone(2), NAMES, SETTINGS, redundant={1: 0})
@@ -295,7 +294,7 @@ def test_targets_may_share_a_part_and_wait_for_all_of_theirs() -> None:
 def test_the_part_that_shows_a_cause_speaks_for_the_target() -> None:
     """A quarter of the rows say clearly what the loud rest says nothing of; the chance of two looks is counted."""
     whether, how = _part([0.0, 0.0, 0.9], stderr=0.02), _part([0.2, 0.01, 0.1], stderr=0.01)
-    whether["loss"] = how["loss"] = np.array([1.0, 1.0, 10_000.0])
+    whether["loss"] = how["loss"] = np.array([1.0, 1.0, 10_000.0, 1.0])
     share = np.array([[1.0, 0.25]])
     found = pool([[whether], [how]], share, 3, [True, True])
     assert found.delta[0, 0] == pytest.approx(0.25 * 0.2)

@@ -121,8 +121,6 @@ def decide(
     unsettled = ~pooled.settled[:, None] & asked
     verdict[unsettled], reason[unsettled] = "undecided", UNSETTLED
     guess = np.where(verdict == "undecided", delta >= needed / 2, verdict == "edge") & measured
-    if settings.rule == "calibrated":
-        _guess_in_bundles(guess, verdict, pooled, bundle, bar)
     clear = np.maximum((bar + power) * pooled.limit_error, np.where(verdict == "none", reach, 0.0).max(1, initial=0.0))
     limit = np.maximum(clear, np.maximum((bar + power) * pooled.limit_error / pooled.efficiency, least))
     if settings.rule == "calibrated":
@@ -200,17 +198,6 @@ def _decide_bundles(
             for j in doubtful if not sure.any() else doubtful[verdict[k, doubtful] == "edge"]:
                 mate = next(m for m in members if m != j)
                 verdict[k, j], reason[k, j] = "undecided", f"hardly varies by itself: goes with {names[mate]}"
-
-
-def _guess_in_bundles(guess: np.ndarray, verdict: np.ndarray, pooled: Pooled, bundle: np.ndarray, bar: float) -> None:
-    """A target that needs a bundle needs one of its members: if none is guessed, guess the one with the largest
-    z-score."""
-    for b in range(int(bundle.max(initial=-1)) + 1):
-        members = np.flatnonzero(bundle == b)
-        for k in np.flatnonzero(pooled.bundled[:, members].max(1, initial=0.0) > bar):
-            open_ones = members[verdict[k, members] == "undecided"]
-            if len(open_ones) and not guess[k, members].any():
-                guess[k, open_ones[pooled.z[k, open_ones].argmax()]] = True
 
 
 def _decide_redundant(

@@ -54,8 +54,9 @@ class Evidence:
     """(controls, 2) nats lost without each shadow, and their errors."""
     planted: np.ndarray = field(default_factory=lambda: np.zeros(3))
     """Nats found of the planted effect, their error, and its true size."""
-    loss: np.ndarray = field(default_factory=lambda: np.zeros(3))
-    """Mean squared error of the model and of a constant, and the number of test rows."""
+    loss: np.ndarray = field(default_factory=lambda: np.zeros(4))
+    """Mean squared error of the model and of a constant, the number of test rows, and the squared scale of the
+    residuals in the likelihood: the first number or, with heavy tails, the scale of most rows."""
     unfitted: np.ndarray = field(default_factory=lambda: np.zeros(()))
     """Nats that the model still gains when its rows double."""
 
@@ -247,8 +248,8 @@ def _misfit(loss: np.ndarray, unfitted: float) -> float:
 
 
 def _exactness(loss: np.ndarray) -> float:
-    """1 for a law without noise, 0 for one with noise."""
-    return 1 / (1 + (float(loss[0] / loss[1]) / NOISY) ** 2)
+    """1 for a law without noise, 0 for one with noise. A law may be exact in most rows and miss a few by far."""
+    return 1 / (1 + (float(loss[3] / loss[1]) / NOISY) ** 2)
 
 
 def _all(of: np.ndarray, yes: np.ndarray) -> np.ndarray:

@@ -36,7 +36,6 @@ from cbm.discovery.settings import (
     SURE,
     TAIL_DEGREES,
     UNFITTED,
-    UNFITTED_SHARE,
     WEAK,
     WEAK_SHARE,
 )
@@ -129,6 +128,8 @@ class _Part(Candidates):
         self._report(found, refits.structure)
         self._add_controls(found, refits)
         found.unfitted = np.array(self._unfitted(refits))
+        if self.value:
+            self._doubt_past(found, float(found.unfitted))
         return found
 
     def retest(self, candidates: list[int], cells: list[int], exceptional: list[int], structure: Structure) -> Evidence:
@@ -138,6 +139,8 @@ class _Part(Candidates):
         found = self._empty(refits)
         self._test(found, refits, cells)
         found.shadows = np.array([self._loss_without(refits, {s}) for s in self.shadows[:CONTROLS]])
+        if self.value and self.past in cells:
+            self._doubt_past(found, self._unfitted(refits))
         if exceptional:
             found.tested[exceptional] = 4
             self._add_exceptions(found, refits, exceptional)
@@ -192,7 +195,9 @@ class _Part(Candidates):
         zeros = [np.zeros(J) for _ in range(5)]
         constant = ((refits.y[refits.test] - refits.mean) ** 2).sum(1).mean()
         found = Evidence(zeros[0], zeros[1], np.zeros(J, int), zeros[3], zeros[4])
-        found.loss = np.array([refits.full.mean() + FLOOR, constant + FLOOR, len(refits.test)])
+        mean = refits.full.mean() + FLOOR
+        scale = student_scale(refits.full) if refits.structure.tails else mean
+        found.loss = np.array([mean, constant + FLOOR, len(refits.test), scale])
         return found
 
     def _test(self, found: Evidence, refits: Refits, cells: list[int]) -> None:
@@ -223,12 +228,16 @@ class _Part(Candidates):
         left = float(value.full.mean() / max(spread, 1e-300))
         if left > OWN_VARIATION and found.delta[j] > SURE * MOST_MISFIT:
             return
-        unfitted = max(self._unfitted(value), 0.0)
-        # No other input makes up for misfit as well as the previous value does: its share of the misfit is doubled.
-        found.stderr[j] = np.hypot(found.stderr[j], min(2 * UNFITTED_SHARE * unfitted, MOST_MISFIT))
+        unfitted = self._unfitted(value)
+        self._doubt_past(found, unfitted)
         if left < NOISY or (left < OWN_VARIATION and unfitted > UNFITTED):
             use = self.wald if value.gains is None else value.gains
             found.follows = np.array(max((i for i in self.candidates if i != j), key=lambda i: use[i], default=-1))
+
+    def _doubt_past(self, found: Evidence, unfitted: float) -> None:
+        """Add misfit to the error of the previous value: no other input makes up for misfit as well, since the previous
+        value contains it too. So all nats gained by doubling the rows count."""
+        found.stderr[self.past] = np.hypot(found.stderr[self.past], min(max(unfitted, 0.0), MOST_MISFIT))
 
     def is_memoryless(self, found: Evidence) -> bool:
         """Whether the next value is predicted from the other inputs as well as the change is from all inputs."""

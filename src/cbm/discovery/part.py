@@ -21,6 +21,9 @@ class Part:
         self, data: Dataset, screened: Additive, part: int, fold: int, own: int, pairs: bool, value: bool = False
     ):  # fmt: skip
         self.data, self.screened, self.part, self.fold, self.own = data, screened, part, fold, -1 if value else own
+        self.past = own
+        """The variable's own past, if the part belongs to one variable; an ordinary input if the next value is
+        predicted."""
         self.columns, self.within = data.columns_of(part), int(data.within[part])
         self.rows = rows_of(data, fold, part)
         self.y = np.array(data.y[:, self.columns])
