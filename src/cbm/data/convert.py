@@ -26,7 +26,7 @@ from cbm.data.mapped import ABOUT, SCHEMA, Opened, blocks_of, earlier_ends, open
 from cbm.data.npy import NpyWriter
 from cbm.data.readers.source import Fraction, Source
 from cbm.data.reading_notes import ReadingNotes
-from cbm.data.roles import Roles, Selection
+from cbm.data.roles import FLAGS, Roles, Selection
 from cbm.data.runs import Runs, starts_of
 from cbm.data.series import Arrays, is_choice, is_contract
 from cbm.data.statistics import Gathering, Levels
@@ -37,7 +37,6 @@ from cbm.runs.directory import make_directories
 from cbm.runs.files import atomic_write_text, is_alive, write_failed
 
 _TEMPORARY = re.compile(r"\..*\.(\d+)\.[0-9a-f]+\.tmp")
-FLAGS = ("terminated", "truncated")
 _TYPES = {"episode": np.dtype(np.int64)} | dict.fromkeys(("continues", *FLAGS), np.dtype(bool))
 """Types of arrays that are not floats."""
 

@@ -1,7 +1,7 @@
 """CMI on held-out transitions: for every (target, input) its mean and standard error.
 
 All leave-one-out models are first evaluated on some rows, which settle most cells of a sparse graph as "no effect";
-only the others are evaluated on the remaining rows, as long as there is time. Sums over rows are kept, never a (target,
+only the others are evaluated on the remaining rows. Sums over rows are kept, never a (target,
 input, row) array. Rows of one episode are not independent, so the standard error is computed over episodes.
 
 The loss at the outcome of a row, log g(y|x) - log psi(y|x without j), is noisy where effects are rare. Its expectation
@@ -14,7 +14,6 @@ are precise, since g tends to expect slightly too little.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -111,13 +110,10 @@ def measure_cmi(
     row_size: int,
     progress: Callable[[float], None] | None = None,
     seed: int = 0,
-    again: int | None = None,
-    until: float | None = None,
 ) -> Estimate:
     """CMI on at most `most` rows; `row_size` is how many numbers the model computes for one row.
 
-    After the first rows only the `again` largest cells of each target are evaluated (None: all that may be effects),
-    and none after the time `until` of `time.perf_counter`.
+    After the first rows only the cells that may be effects are evaluated.
     """
     targets = rows.u.shape[1]
     sums = _Measured(inputs, targets)
@@ -129,7 +125,7 @@ def measure_cmi(
     done = 0.0
     for part, doubtful in ((index[:first], everything), (index[first:], None)):
         if doubtful is None:
-            doubtful = _unsettled(sums.estimate(), real_inputs, again)
+            doubtful = _unsettled(sums.estimate(), real_inputs)
             chunk = 1024
         for piece in _chunks(part, rows.cluster, chunk):
             batch = Batch.of(rows, torch.from_numpy(piece).to(rows.device), generator)
@@ -137,8 +133,6 @@ def measure_cmi(
             done += len(piece)
             if progress:
                 progress(done / len(index))
-            if until is not None and time.perf_counter() > until and done >= first:
-                return sums.estimate()
     return sums.estimate()
 
 
@@ -149,13 +143,11 @@ def pick_rows(cluster: np.ndarray, most: int, seed: int) -> np.ndarray:
     return np.argsort(rank[episode], kind="stable")[:most]
 
 
-def _unsettled(estimate: Estimate, real_inputs: int, again: int | None) -> list[np.ndarray]:
+def _unsettled(estimate: Estimate, real_inputs: int) -> list[np.ndarray]:
     """For every input, the targets on which it may have an effect larger than that of a typical shadow."""
     shadows = estimate.cmi[:, real_inputs:]
     usual = np.median(shadows, 1, keepdims=True) if shadows.shape[1] else 0.0
     possible = estimate.cmi - usual + 3 * estimate.stderr > SETTLED
-    if again is not None and again < estimate.cmi.shape[1]:
-        possible &= estimate.cmi >= np.sort(estimate.cmi, 1)[:, [-again]]
     return [np.flatnonzero(column) for column in possible.T]
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from cbm.data.factors import Kind
 from cbm.data.transitions import Transitions
+from cbm.discovery.last_action import action_numbers
 from cbm.discovery.settings import (
     AT_REST,
     FEWEST_APART,
@@ -31,7 +32,7 @@ from cbm.discovery.settings import (
     USUAL_SHARE,
     Settings,
 )
-from cbm.discovery.targets import action_columns, change, self_memory
+from cbm.discovery.targets import change, self_memory
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def dynamics_dataset(
     index = np.flatnonzero(moving)
     changes = memory[index] > SELF_MEMORY
     blocks = [_input(data.obs[:, j], kinds[j]) for j in range(len(kinds))]
-    blocks.append(_action(data))
+    blocks.append(action_numbers(data.action, data.factors))
     if last is not None:
         blocks.append(last)
     mixed = settings.model != "explicit"
@@ -172,7 +173,7 @@ def reward_dataset(data: Transitions, settings: Settings, seed: int) -> Dataset:
     if settings.reward_inputs == "both":
         blocks = [np.concatenate([b, _input(data.obs[:, j], kinds[j])], 1) for j, b in enumerate(blocks)]
     context = [values[:, None] for values in data.context.values()]
-    blocks.append(np.concatenate([_action(data), *context], 1))
+    blocks.append(np.concatenate([action_numbers(data.action, data.factors), *context], 1))
     targets = [_reward(values, settings.model != "explicit") for values in data.rewards.values()]
     return _dataset(blocks, targets, data, settings, seed + 1, state, dynamics=False)
 
@@ -185,13 +186,6 @@ def _input(values: np.ndarray, kind: Kind) -> np.ndarray:
         levels = np.unique(values)
         return (values[:, None] == levels[None, : max(1, len(levels) - 1)]).astype(float)
     return values[:, None]
-
-
-def _action(data: Transitions) -> np.ndarray:
-    """The action as numbers; a discrete one as an indicator for each alternative but the last, which follows from the
-    others."""
-    columns = action_columns(data.action, data.factors.discrete_actions)
-    return columns if data.factors.discrete_actions is None else columns[:, : max(1, columns.shape[1] - 1)]
 
 
 @dataclass(frozen=True)

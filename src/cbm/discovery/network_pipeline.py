@@ -23,7 +23,7 @@ from cbm.discovery.models.candidates import CandidateSets
 from cbm.discovery.models.registry import build_model, numbers_per_row
 from cbm.discovery.predict import Predictor
 from cbm.discovery.refine import build_candidate_networks
-from cbm.discovery.settings import Settings
+from cbm.discovery.settings import LOCAL_RATE, Settings
 from cbm.discovery.tensor_dataset import Dynamics, TensorDataset, dynamics_dataset, reward_dataset
 from cbm.discovery.train import Budget, Trainer
 from cbm.graph import CausalGraph
@@ -173,7 +173,7 @@ def train_predictor(
             restore_parameters(local, name, checkpoint)
         else:
             updates = Budget(steps=settings.prediction_updates)
-            fast = replace(settings, learning_rate=3 * settings.learning_rate)  # small networks tolerate it
+            fast = replace(settings, learning_rate=LOCAL_RATE * settings.learning_rate)  # small networks tolerate it
             train(name, Trainer(local, dataset, fast, seed + 4), updates, checkpoint, report)
             checkpoint.keep(**{f"{name}.done": np.ones(1), **named_parameters(local, name)})
         return Predictor(data.factors, dynamics, local)

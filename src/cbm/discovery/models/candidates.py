@@ -41,15 +41,6 @@ class CandidateSets:
     def filled(self) -> np.ndarray:
         return self.inputs >= 0
 
-    def looked_at(self, real_inputs: int) -> np.ndarray:
-        """(K, real inputs) booleans: those that the networks see."""
-        seen = np.zeros((len(self.inputs), max(real_inputs, self.inputs.max() + 1)), bool)
-        target, slot = np.nonzero(self.filled)
-        seen[target, self.inputs[target, slot]] = True
-        if self.action is not None:
-            seen[:, self.action] = True
-        return seen[:, :real_inputs]
-
     def above_shadows(self, values: np.ndarray, breadth: np.ndarray) -> np.ndarray:
         """(K, m + 1) values relative to the mean of the shadows among each target's slots, if there are any.
 
