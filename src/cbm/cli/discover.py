@@ -21,7 +21,7 @@ from cbm.cli.arguments import (
     parse,
     together,
 )
-from cbm.cli.console import Stages, print_json, show, warn
+from cbm.cli.console import Stages, print_json, show, warn, wrapped
 from cbm.cli.log_options import LogOptions, load, roles_of
 from cbm.cli.paths import check_run
 from cbm.cli.results import result_json, show_result
@@ -243,7 +243,7 @@ def _say_understood(options: Options, log: Log) -> None:
     summary = summarise(log, options.data)
     show_understood(summary)
     for sentence in summary["warnings"]:
-        show(f"look     {sentence}")
+        show(wrapped(f"look     {sentence}", "", " " * 9))
     show()
 
 

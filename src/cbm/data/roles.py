@@ -20,10 +20,13 @@ NAMED = ("obs", "action", "reward", "episode", "time")
 """The roles that a user can name."""
 FLAGS = ("terminated", "truncated")
 
-_INDEX = re.compile(r"(unnamed: \d+|index|idx|row(_?number)?|frame(_index)?|step(_index)?|__index_level_\d+__|)")
+_INDEX = re.compile(r"(unnamed: ?[\d.]+|index|idx|row(_?number)?|frame(_index)?|step(_index)?|__index_level_\d+__|)")
 _GUESS = {
-    "episode": re.compile(r"(episode|ep|run|trial|traj|trajectory|rollout|demo)(_?(id|index|idx|no|nr|number))?"),
-    "time": re.compile(r"(time|timestamp|stamp|datetime|date|t|clock|seconds)(_?(s|ms|us|ns|sec|utc))?"),
+    "episode": re.compile(r"(episode|ep|run|trial|traj|trajectory|rollout|demo)([_ ]?(id|index|idx|no|nr|number))?"),
+    "time": re.compile(
+        r"(time|time[_ ]?stamp|stamp|datetime|date|t|clock|seconds)"
+        r"(_?(s|ms|us|ns|sec|utc)| *[\[(][^\])]*[\])])?"
+    ),
     "action": re.compile(r"(actions?|act|cmds?|commands?|controls?|ctrl|u)([_.:/\[ ].*|\d+)?"),
     "reward": re.compile(r"(rewards?|rew|r)(?:(?<=w|d|s)[_.:/ ].*|\d+)?"),
     "terminated": re.compile(r"(terminated|terminals?|dones?|is_terminal)"),
@@ -198,6 +201,8 @@ def _rest(header: Mapping[str, str], claimed: set[str]) -> tuple[list[str], list
     there = set(free)
     later = {name for name in free if name.startswith("next_") and name.removeprefix("next_") in there}
     free = [name for name in free if name not in later]
+    if len(free) == 1:
+        return free, [f"obs: {free[0]}, the only other column of numbers"]
     return free, [f"obs: the other {len(free):,} columns of numbers"] if free else []
 
 

@@ -138,7 +138,7 @@ def _paired(
     """Transitions of a time series: each row with the one that follows it."""
     rows = understood.rows
     if rows < 2:
-        raise DataError(f"a time series of {rows} rows without two consecutive rows of one episode")
+        raise DataError("a time series of one row has no row to pair it with")
     episode, complete = _episodes(columns, selection, arrays, understood)
     time, selection = _clock(columns, selection)
     order = order_of(episode, time, selection, understood)
@@ -245,10 +245,15 @@ def _clock(columns: Mapping[str, np.ndarray], selection: Selection) -> tuple[np.
     values = columns[name]
     try:
         return times(name, values), selection
-    except DataError:
+    except DataError as error:
         if not selection.time_is_guess:
             raise
-        return None, without_time(selection, "no times in it")
+        return None, without_time(selection, no_times(name, error))
+
+
+def no_times(name: str, error: DataError) -> str:
+    """Why a guessed column is no clock: the first cell that is neither a number nor a date."""
+    return str(error).removeprefix(f"column {name!r}").removeprefix(", ").strip()
 
 
 def without_time(selection: Selection, why: str) -> Selection:

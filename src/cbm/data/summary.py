@@ -23,6 +23,8 @@ NEAR = 0.9999
 SAMPLE = 512
 """Rows in which neighbours are compared."""
 PROJECTIONS = 3
+EVEN = 0.02
+"""A clock's steps differ by no more than this share."""
 
 
 def summarise(log: Log, source: str) -> dict[str, Any]:
@@ -46,6 +48,7 @@ def summarise(log: Log, source: str) -> dict[str, Any]:
         "constants": _constant_names(data, known),
         "duplicates": same,
         "near_duplicates": near,
+        "clocks": clocks(data),
         "repeated_rows": _repeated_rows(data),
         "understood": understood.to_json(),
         "notes": understood.sentences(),
@@ -70,6 +73,11 @@ def warnings(result: dict[str, Any], data: Transitions) -> list[str]:
         pairs = [f"{a} and {b}" for a, b in result[key]]
         if pairs:
             said.append(f"{words}: {listing(pairs)} (which of them is the cause cannot be told)")
+    if result["clocks"]:
+        said.append(
+            f"rises by nearly the same amount in every step: {listing(result['clocks'])} "
+            "(a clock is no state: name it with --time, or leave it out with --obs)"
+        )
     if result["repeated_rows"]:
         said.append(f"{result['repeated_rows']} transitions occur more than once, exactly")
     if not data.rewards:
@@ -137,6 +145,15 @@ def duplicates(data: Transitions, constant: np.ndarray) -> tuple[list[list[str]]
     found = sorted(pairs.items())
     return ([[names[a], names[b]] for (a, b), exact in found if exact],
             [[names[a], names[b]] for (a, b), exact in found if not exact])  # fmt: skip
+
+
+def clocks(data: Transitions) -> list[str]:
+    """Variables that count time or rows: they rise in every step, by nearly the same amount."""
+    rows = np.linspace(0, len(data) - 1, min(len(data), SAMPLE)).astype(int)
+    step = read_rows(data.next_obs, rows) - read_rows(data.obs, rows)
+    usual = np.median(step, axis=0)
+    even = (usual > 0) & (np.abs(step - usual).max(axis=0) <= EVEN * usual)
+    return [data.factors.names[i] for i in np.flatnonzero(even)]
 
 
 def _repeated_rows(data: Transitions) -> int | None:

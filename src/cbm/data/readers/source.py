@@ -36,6 +36,8 @@ class Source:
     about: Arrays = field(default_factory=dict)
     check_numbers: Callable[[str], None] = lambda name: None
     """Refuses a column that cannot be used as numbers, where that is known before it is read."""
+    remarked: Callable[[Selection], Selection] = lambda selection: selection
+    """Adds what only the cells show."""
 
     def select(self, roles: Roles) -> Selection:
         """Which column is what; one that is used must be the only one of its name."""
@@ -44,7 +46,7 @@ class Source:
         check_unique(list(self.names), selection.used())
         for name in selection.values():
             self.check_numbers(name)
-        return selection
+        return self.remarked(selection)
 
     def table(self, used: Sequence[str], rows: int) -> Table:
         """All rows of some columns, in memory."""
