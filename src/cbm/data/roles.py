@@ -107,6 +107,7 @@ class Selection:
 
 def select(header: Mapping[str, str], roles: Roles, known: Selection | None = None) -> Selection:
     """The columns of each role; `header` gives the kind of each column, `known` what the format says of them."""
+    _check_some_numbers(header)
     if known is None and not roles.obs and any(name.startswith("obs:") for name in header):
         return _finished(header, _with_clock(header, roles, _contract(header, roles)))
     chosen, guesses = _named(header, roles), []
@@ -128,6 +129,15 @@ def select(header: Mapping[str, str], roles: Roles, known: Selection | None = No
         raise DataError(f"which columns are the state? say --obs NAME ...; {_listing(header)}")
     selection = _assembled(header, chosen, obs, known, tuple(guesses))
     return _finished(header, _with_clock(header, roles, selection) if known is None else selection)
+
+
+def _check_some_numbers(header: Mapping[str, str]) -> None:
+    if not header:
+        raise DataError("the table has no columns")
+    if NUMBER not in header.values():
+        name, kind = next(iter(header.items()))
+        what = {TEXT: "text", TIME: "dates", EMPTY: "nothing"}[kind]
+        raise DataError(f"no column holds numbers; {name!r} holds {what}")
 
 
 def is_possible(name: str, role: str, roles: Roles) -> bool:
@@ -273,6 +283,9 @@ def _with_clock(header: Mapping[str, str], roles: Roles, selection: Selection) -
         columns = [name for name, kind in header.items()
                    if kind == NUMBER and name not in claimed and _INDEX.fullmatch(name.lower())][:1]  # fmt: skip
         said = [f"time: the row numbers in column {columns[0]!r}"] if columns else []
+        dates = [name for name, kind in header.items() if kind == TIME and name not in claimed]
+        if len(dates) == 1:
+            columns, said = dates, [f"time: {dates[0]}, the only column of dates"]
     said = [sentence for sentence in said if sentence not in selection.guesses]
     guesses = (*selection.guesses, *said)
     return replace(selection, time=columns[0] if columns else None, time_is_guess=bool(columns), guesses=guesses)

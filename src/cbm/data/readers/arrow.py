@@ -143,17 +143,20 @@ def kind_of(type_: Any) -> str:
         type_ = type_.value_type
     if types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_) or types.is_decimal(type_):
         return NUMBER
+    if types.is_duration(type_):
+        return NUMBER
     return TIME if types.is_timestamp(type_) or types.is_date(type_) else TEXT
 
 
 def to_numpy(column: Any) -> np.ndarray:
-    """Numbers with NaN for null, datetime64, or objects."""
+    """Numbers with NaN for null (durations in seconds), datetime64, or objects."""
     types, pa = optional("pyarrow.types", "reading Arrow"), optional("pyarrow", "reading Arrow")
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if types.is_decimal(column.type) or (types.is_boolean(column.type) and column.null_count):
         column = column.cast(pa.float64() if types.is_decimal(column.type) else pa.uint8())
-    return np.asarray(column.to_numpy())
+    values = np.asarray(column.to_numpy())
+    return values / np.timedelta64(1, "s") if values.dtype.kind == "m" else values
 
 
 def flat(table: Any) -> Any:
