@@ -57,7 +57,7 @@ class Options:
     blocks: MaybeInt = None
     """How many movable blocks (contact only). Left out: as the world says."""
     distractors: MaybeInt = None
-    """So many that the action moves, and as many that it does not. Left out: as the world says."""
+    """Number of distractors of each kind: driven by the action, and independent of it. Left out: as the world says."""
     rescale: Flag = False
     """Give every variable its own scale and offset, as sensors do."""
     world_seed: MaybeInt = None

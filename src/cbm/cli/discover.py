@@ -123,7 +123,7 @@ def main(arguments: list[str]) -> None:
     log = load(options.data, roles_of(options), options.allow_constant, options.memory, maps, options.quiet)
     data = log.data
     knowledge = _knowledge(options, data)
-    for remark in remarks(data):
+    for remark in remarks(data) if options.json else ():  # else they are among the first lines of the output
         warn(remark)
     budget = Budget(options.minutes, options.steps, options.workers, options.device, options.on, options.bootstrap)
     opening = None if options.json else Once(lambda: _say_understood(options, log))

@@ -52,7 +52,7 @@ class Options:
     backend: MaybeText = None
     """What simulates the world, where there is a choice. Left out: its first one."""
     distractors: MaybeInt = None
-    """So many that the action moves, and as many that it does not. Left out: as the world says."""
+    """Number of distractors of each kind: driven by the action, and independent of it. Left out: as the world says."""
     option: Pairs = ()
     """Any other option of the world; may be repeated."""
     truth: str = "physical"
