@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cbm.data.cells import numbers_of, times
+from cbm.data.cells import numbers_of, such_rows, times
 from cbm.data.factors import MAX_CATEGORIES
 from cbm.data.jumps import find_jumps
 from cbm.data.reading_notes import ReadingNotes
@@ -104,7 +104,7 @@ def check_missing(columns: Iterable[str], rows: int, roles: Roles, understood: R
         count = understood.missing.get(name, 0)
         if count and roles.missing == "refuse":
             first = understood.first_empty[name]
-            raise DataError(f"column {name!r}, row {first}: the cell is empty ({count} such rows)")
+            raise DataError(f"column {name!r}, row {first}: the cell is empty ({such_rows(count)})")
         if count == rows:
             raise DataError(f"column {name!r} is empty: no row has a value")
 
