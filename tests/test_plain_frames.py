@@ -56,6 +56,13 @@ def test_columns_that_arrow_does_not_take(frame: Any) -> None:
         understood(frame)
 
 
+def test_a_column_of_nothing_is_empty() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    columns = recording(rows=30)
+    table = pyarrow.table(columns).append_column("spare", pyarrow.nulls(len(columns["t"])))
+    assert understood(table).understood.ignored == {"spare": "empty"}
+
+
 def test_tables_that_are_none(frame: Any) -> None:
     for table, message in (
         (frame.set_axis(["x", *list(frame)[1:-1], "x"], axis=1), "column 'x' occurs more than once"),

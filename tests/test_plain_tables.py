@@ -160,6 +160,12 @@ def test_columns_without_names_of_their_own(tmp_path: Path) -> None:
     assert log.data.factors.names == ("1", "2")
 
 
+def test_a_directory_of_tables_of_text(tmp_path: Path) -> None:
+    (tmp_path / "run0.csv").write_text(text())
+    with pytest.raises(DataError, match="is a directory of CSV files: join them into one, with a column that names"):
+        read_log(tmp_path, ROLES)
+
+
 def test_a_clock_under_another_name_is_named(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(text(names=["Zeit", *NAMES[1:]]))
     assert clocks(both_ways(tmp_path / "log.csv").data) == ["Zeit"]

@@ -144,6 +144,8 @@ def _kind(path: Path, roles: Roles) -> str:
 def _directory_kind(path: Path, roles: Roles) -> str:
     kinds = {"lerobot": lerobot.is_dataset, "ros": ros.is_bag, "parquet": parquet.is_directory}
     shown = next((name for name, is_it in kinds.items() if is_it(path)), None)
+    if shown is None and any(path.glob("*.[ct]sv")):
+        raise DataError("is a directory of CSV files: join them into one, with a column that names the run")
     if shown is None:
         raise DataError(
             "is a directory, but no LeRobot dataset (meta/info.json), ROS 2 bag (metadata.yaml) or Minari dataset "

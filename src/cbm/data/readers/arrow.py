@@ -16,7 +16,7 @@ import numpy as np
 from cbm.data.readers.common import check_memory, optional, reason
 from cbm.data.readers.source import Fraction, Shape, Source
 from cbm.data.readers.tables import check_header, check_unique, column_name, is_metadata, to_columns
-from cbm.data.roles import NUMBER, TEXT, TIME, Roles, select
+from cbm.data.roles import EMPTY, NUMBER, TEXT, TIME, Roles, select
 from cbm.data.series import Arrays, Reading, Table, read_table
 from cbm.errors import DataError
 
@@ -145,6 +145,8 @@ def kind_of(type_: Any) -> str:
         return NUMBER
     if types.is_duration(type_):
         return NUMBER
+    if types.is_null(type_):
+        return EMPTY
     return TIME if types.is_timestamp(type_) or types.is_date(type_) else TEXT
 
 
