@@ -34,6 +34,11 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """Options are not broken at their dashes."""
+    return re.sub(r"<code>(--?[^<]{1,40})</code>", r'<code class="option">\1</code>', html)
+
+
 def command_line() -> str:
     """The page as Markdown."""
     return INTRODUCTION + "\n".join(_command(name, text) for name, text in COMMANDS.items())
@@ -63,7 +68,13 @@ def _row(entry: Any, hint: Any, said: str) -> str:
     default = "" if plain else f" Default: `{entry.default}`."
     text = " ".join(said.split()) + (" **Required.**" if required else "") + default
     label = name if positional else f"{name}{shown}"
-    return f"| `{label.replace('|', chr(92) + '|')}` | {text.replace('|', chr(92) + '|')} |"
+    return f"| `{label}` | {_cell(text)} |"
+
+
+def _cell(text: str) -> str:
+    """Bars would end a cell of a table, except in code."""
+    parts = text.split("`")
+    return "`".join(part if k % 2 else part.replace("|", r"\|") for k, part in enumerate(parts))
 
 
 def _plain(hint: Any) -> Any:

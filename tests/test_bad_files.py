@@ -291,7 +291,7 @@ TABLES: list[tuple[str, list[str]]] = [
     ("obs:x,next_obs:x,action,action:u\n1,2,3,4\n", ["'action' as well as"]),
     ("obs:x,next_obs:x,action\n", ["no rows"]),
     ("obs:x,next_obs:x,action\n1,2,3\n", ["at least 2 rows"]),
-    ("obs:x,action\n1,2\n", ["1 rows", "consecutive"]),
+    ("obs:x,action\n1,2\n", ["one row", "no row to pair"]),
     ("obs:x,action,episode\n1,2,0\n2,3,1\n3,4,2\n", ["3 rows", "consecutive"]),
     ("obs:x,next_obs:x,action\n1,2,3\n4,five,6\n", ["'next_obs:x', row 1", "'five' is not a number"]),
     ("obs:x,next_obs:x,action\n1,2,3\n4,inf,6\n", ["'next_obs:x', row 1", "inf"]),

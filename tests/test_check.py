@@ -197,6 +197,24 @@ def test_faults_are_named(written: Callable[[Columns], Path], run: Run) -> None:
         assert part in text
 
 
+def test_faults_of_values_are_named(written: Callable[[Columns], Path], run: Run) -> None:
+    columns: Columns = recording(rows=60)
+    missing = np.where(np.arange(240) % 50 == 3, -9999.0, columns["sin"])
+    path = written(columns | {"cos": columns["cos"] * 1e-300, "sin": missing, "felt": columns["cmd"]})
+    code, out, _ = run("check", path, "--action", "cmd", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["duplicates"] == [["felt", "action cmd"]] and found["sentinels"] == [["sin", -9999, 5]]
+    text = " ".join(run("check", path, "--action", "cmd")[1].split())
+    assert "'sin' is -9999 in 5 rows, far from all else: does it stand for a missing value?" in text
+    assert "variation too small to compute with: 'cos'" in text
+
+
+def test_rows_far_from_zero_are_not_taken_for_repeated(written: Callable[[Columns], Path], run: Run) -> None:
+    columns: Columns = recording(rows=60)
+    path = written(columns | {"vel": columns["vel"] + 1e14})
+    assert json.loads(run("check", path, "--action", "cmd", "--json")[1])["repeated_rows"] == 0
+
+
 def test_a_clean_log(written: Callable[[Columns], Path], run: Run) -> None:
     named = [
         part for role, names in ROLES.items() for part in (f"--{role}", *([names] if isinstance(names, str) else names))

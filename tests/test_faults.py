@@ -301,5 +301,7 @@ def test_discover_says_them_once_and_goes_on(
 ) -> None:
     arrays = {name: np.random.default_rng(0).normal(size=(50, 3)) for name in ("obs", "action", "next_obs")}
     log = saved("log.npz", **arrays, reward_go=np.arange(50.0))
-    code, _, err = run("discover", log, "--out", tmp_path / "run")
-    assert code == 0 and err.count("only 50 transitions") == 1 and err.count("\n") == 1
+    code, out, err = run("discover", log, "--out", tmp_path / "run", "--quiet")
+    assert code == 0 and out.count("50 transitions are few for 6 variables and actions") == 1 and not err
+    code, out, err = run("discover", log, "--out", tmp_path / "other", "--quiet", "--json")
+    assert code == 0 and json.loads(out) and err.count("only 50 transitions") == 1 and err.count("\n") == 1

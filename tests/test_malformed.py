@@ -27,9 +27,11 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # libraries may warn of damag
 cells = st.one_of(
     st.floats(allow_nan=True).map(str), st.integers(-3, 40).map(str), st.text(max_size=6),
     st.sampled_from(["", "nan", "inf", "true", "2024-01-02T03:04:05", '"', "=1+1", "1e999", "\x00"]),
+    st.sampled_from(["0,5", "#N/A", "# x", "sep=;"]),
 )  # fmt: skip
 names = st.one_of(
     st.sampled_from(["t", "time", "run", "episode", "action", "obs:x", "next_obs:x", "reward", "x", "done", "", "cmd"]),
+    st.sampled_from(["#", "# t", "sep=;", "Unnamed: 0", "Time (s)"]),
     st.text(max_size=5),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -291,3 +292,29 @@ def test_a_frame_that_gets_its_width_late_is_drawn_again(browser: Any, tmp_path:
     browser.switch_to.frame(browser.find_element("css selector", "iframe"))
     WebDriverWait(browser, 20).until(lambda _: browser.execute_script(width) > 150)
     browser.switch_to.default_content()
+
+
+def test_only_what_certainly_acts_by_itself_is_called_direct(browser: Any, tmp_path: Path) -> None:
+    """The first variable is needed by way of the second; whether it also acts by itself is undecided."""
+    graph = make_graph(NAMES)
+    verdict = graph.rewards["near"].verdict.astype("<U9")
+    verdict[0] = "undecided"
+    near = replace(graph.rewards["near"], verdict=verdict)
+    run = save_run(tmp_path / "run", replace(graph, rewards={"near": near}))
+    open_page(browser, write_report([run], tmp_path / "report.html"))
+    script = "return [...document.querySelectorAll('.kept-table tr.kept')].map(row => row.lastChild.innerText)"
+    first, second = browser.execute_script(script)
+    assert first.startswith(f"{NAMES[0]} -> {NAMES[1]} -> reward near (CMI") and "direct" not in first
+    assert second.startswith(f"{NAMES[1]} -> reward near (CMI") and second.endswith("direct")
+
+
+def test_a_tall_matrix_leaves_no_room_in_a_tall_window(browser: Any, tmp_path: Path) -> None:
+    run = save_run(tmp_path / "run", make_graph(tuple(f"v{i}" for i in range(140))))
+    page = write_report([run], tmp_path / "report.html")
+    browser.set_window_size(1360, 4000)
+    open_page(browser, page)
+    script = """const frame = document.querySelector('.viewport');
+        return [frame.clientHeight, frame.querySelector('.extent').offsetHeight]"""
+    shown, whole = browser.execute_script(script)
+    browser.set_window_size(1360, 1000)
+    assert shown <= whole + 16

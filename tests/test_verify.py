@@ -340,3 +340,10 @@ def test_differences_are_listed_and_strict_says_so(
 )
 def test_bad_input(run: Run, refused: Refused, arguments: list[str], parts: list[str]) -> None:
     refused(run(*arguments), *parts)
+
+
+def test_a_published_graph_that_differs_is_explained(run: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = run("verify", "chemical", "--option", "graph=chain", "--states", 300, "--quiet")
+    assert code == 0 and "declared graph 'physical': 9 edges; agrees in all" in out
+    said = " ".join(out.split())
+    assert said.count("lead from one step to the next") == 1 and "docs/concepts/one-step-graphs.md" in said

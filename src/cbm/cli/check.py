@@ -36,7 +36,13 @@ def main(arguments: list[str]) -> None:
     show_understood(summary)
     show()
     rows = [
-        (v["name"], v["kind"], f"{v['low']:.4g}", f"{v['high']:.4g}", f"{100 * v['changed']:.0f} %")
+        (
+            v["name"],
+            "constant" if v["name"] in summary["constants"] else v["kind"],
+            f"{v['low']:.4g}",
+            f"{v['high']:.4g}",
+            f"{100 * v['changed']:.0f} %",
+        )
         for v in summary["variables"][:SHOWN]
     ]
     titles = ("variable", "kind", "lowest", "highest", "changes in")
@@ -46,7 +52,7 @@ def main(arguments: list[str]) -> None:
     show()
     for sentence in summary["warnings"]:
         show(wrapped(f"look  {sentence}", "", " " * 6))
-    if not summary["warnings"] and not summary["notes"]:
+    if not summary["warnings"] and all(note.startswith("guessed") for note in summary["notes"]):
         show("Nothing looks wrong.")
 
 

@@ -21,7 +21,7 @@ from cbm.cli.arguments import (
     parse,
     together,
 )
-from cbm.cli.console import Stages, print_json, show, warn
+from cbm.cli.console import Stages, print_json, show, warn, wrapped
 from cbm.cli.log_options import LogOptions, load, roles_of
 from cbm.cli.paths import check_run
 from cbm.cli.results import result_json, show_result
@@ -124,7 +124,7 @@ def main(arguments: list[str]) -> None:
     log = load(options.data, roles_of(options), options.allow_constant, options.memory, maps, options.quiet)
     data = log.data
     knowledge = _knowledge(options, data)
-    for remark in remarks(data):
+    for remark in remarks(data) if options.json else ():  # else they are among the first lines of the output
         warn(remark)
     budget = Budget(options.minutes, options.steps, options.workers, options.device, options.on, options.bootstrap)
     opening = None if options.json else Once(lambda: _say_understood(options, log))
@@ -244,7 +244,7 @@ def _say_understood(options: Options, log: Log) -> None:
     summary = summarise(log, options.data)
     show_understood(summary)
     for sentence in summary["warnings"]:
-        show(f"look     {sentence}")
+        show(wrapped(f"look     {sentence}", "", " " * 9))
     show()
 
 

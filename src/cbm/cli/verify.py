@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 MOST_ROWS = 30
 """Differences listed on the screen, at most; --out has all of them."""
 UNIT = "standard deviations of the effect variable's change in one step"
+WITHIN_A_STEP = (
+    "Found edges lead from one step to the next. A published graph may hold what happens within a step instead: "
+    "docs/concepts/one-step-graphs.md."
+)
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,8 @@ def _show(options: Options, world: World, result: Verification) -> None:
         wrong = (result.found != truth) & result.tested
         verdict = f"differs in {wrong.sum():,}" if wrong.any() else "agrees in all"
         show(f"declared graph {name!r}: {truth.sum():,} edges; {verdict} of {result.tested.sum():,} tested cells")
+        if wrong.any() and name != "physical":
+            show(wrapped(WITHIN_A_STEP, "  "))
     for mask, title in (
         (result.undeclared, "found and not declared"),
         (result.unseen, "declared and not seen acting"),

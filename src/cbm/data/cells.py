@@ -31,7 +31,11 @@ def as_numbers(name: str, values: np.ndarray, first_row: int = 0) -> np.ndarray:
 
 
 def not_finite(name: str, row: int, value: float, count: int) -> str:
-    return f"column {name!r}, row {row}: {value} is not finite ({count} such rows)"
+    return f"column {name!r}, row {row}: {value} is not finite ({such_rows(count)})"
+
+
+def such_rows(count: int) -> str:
+    return f"{count} such row{'' if count == 1 else 's'}"
 
 
 def _from_objects(name: str, values: np.ndarray, first_row: int) -> np.ndarray:

@@ -27,6 +27,7 @@ from cbm.data.series import (
     has_whole_episodes,
     named_columns,
     named_episodes,
+    no_times,
     order_of,
     same_episode,
     whole_episodes,
@@ -186,19 +187,20 @@ class _Reader:
             return
         try:
             moments = as_moments(str(self.selection.time), values, start)
-        except DataError:
+        except DataError as error:
             if not self.selection.time_is_guess:
                 raise
-            self._drop_times()
+            self._drop_times(error)
             return
         if self.origin is None:
             self.origin = earliest(moments)
         self.times.add(np.full(len(moments), np.nan) if self.origin is None else seconds_since(moments, self.origin))
 
-    def _drop_times(self) -> None:
+    def _drop_times(self, error: DataError) -> None:
         assert self.times is not None
         self.times.file.close()
-        self.times, self.selection = None, without_time(self.selection, "no times in it")
+        why = no_times(str(self.selection.time), error)
+        self.times, self.selection = None, without_time(self.selection, why)
 
     def finish(self) -> tuple[Keys, Selection]:
         parts = [self.episodes, self.complete, *([self.times] if self.times is not None else [])]

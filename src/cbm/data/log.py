@@ -146,5 +146,7 @@ def _from_mapping(source: Mapping[Any, Any], roles: Roles) -> Reading:
         return frames.read_episodes(source, roles)
     if source and all(np.ndim(part) == 1 for part in source.values()):
         return frames.read(source, roles)
+    if source and all(isinstance(part, np.ndarray) for part in source.values()):
+        return Reading(dict(source), ReadingNotes("arrays"))  # what they should be called is said there
     kinds = ", ".join(f"{key!r}: {type(part).__name__}" for key, part in list(source.items())[:4])
     raise TypeError(f"{EXPECTED}; got a dictionary of {kinds or 'nothing'}")

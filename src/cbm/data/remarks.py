@@ -26,12 +26,15 @@ def remarks(data: Transitions) -> list[str]:
         pairs = ", ".join(f"{b!r} of {a!r}" for a, b in copies[:NAMED])
         more = f" and {len(copies) - NAMED} more" if len(copies) > NAMED else ""
         found.append(f"columns that are copies ({pairs}{more}): which of two copies matters cannot be told from data")
+    return found + too_small(data)
+
+
+def too_small(data: Transitions) -> list[str]:
+    """One sentence about all that varies too little to compute with, if anything does."""
     tiny = _tiny(data)
-    if tiny:
-        names = ", ".join(f"{name!r} ({size:.0e})" for name, size in tiny[:NAMED])
-        more = f" and {len(tiny) - NAMED} more" if len(tiny) > NAMED else ""
-        found.append(f"variation too small to compute with: {names}{more}; give these in larger units")
-    return found
+    names = ", ".join(f"{name!r} ({size:.0e})" for name, size in tiny[:NAMED])
+    more = f" and {len(tiny) - NAMED} more" if len(tiny) > NAMED else ""
+    return [f"variation too small to compute with: {names}{more}; give these in larger units"] if tiny else []
 
 
 def _copies(data: Transitions) -> list[tuple[str, str]]:
@@ -49,5 +52,5 @@ def _tiny(data: Transitions) -> list[tuple[str, float]]:
     known = data.statistics()
     names = {"obs": data.factors.names, "action": data.factors.action_names}
     names |= {reward_array(name): (name,) for name in data.rewards}
-    spans = {name: span for key in names for name, span in zip(names[key], known.high[key] - known.low[key])}
-    return [(name, float(span)) for name, span in spans.items() if 0 < span < TINY]
+    spans = [(name, span) for key in names for name, span in zip(names[key], known.high[key] - known.low[key])]
+    return [(name, float(span)) for name, span in spans if 0 < span < TINY]

@@ -22,10 +22,13 @@ NAMED = ("obs", "action", "reward", "episode", "time")
 """Roles that a user can assign."""
 FLAGS = ("terminated", "truncated")
 
-_INDEX = re.compile(r"(unnamed: \d+|index|idx|row(_?number)?|frame(_index)?|step(_index)?|__index_level_\d+__|)")
+_INDEX = re.compile(r"(unnamed: ?[\d.]+|index|idx|row(_?number)?|frame(_index)?|step(_index)?|__index_level_\d+__|)")
 _GUESS = {
-    "episode": re.compile(r"(episode|ep|run|trial|traj|trajectory|rollout|demo)(_?(id|index|idx|no|nr|number))?"),
-    "time": re.compile(r"(time|timestamp|stamp|datetime|date|t|clock|seconds)(_?(s|ms|us|ns|sec|utc))?"),
+    "episode": re.compile(r"(episode|ep|run|trial|traj|trajectory|rollout|demo)([_ ]?(id|index|idx|no|nr|number))?"),
+    "time": re.compile(
+        r"(time|time[_ ]?stamp|stamp|datetime|date|t|clock|seconds)"
+        r"(_?(s|ms|us|ns|sec|utc)| *[\[(][^\])]*[\])])?"
+    ),
     "action": re.compile(r"(actions?|act|cmds?|commands?|controls?|ctrl|u)([_.:/\[ ].*|\d+)?"),
     "reward": re.compile(r"(rewards?|rew|r)(?:(?<=w|d|s)[_.:/ ].*|\d+)?"),
     "terminated": re.compile(r"(terminated|terminals?|dones?|is_terminal)"),
@@ -106,6 +109,7 @@ class Selection:
 
 def select(header: Mapping[str, str], roles: Roles, known: Selection | None = None) -> Selection:
     """The columns of each role; `header` gives the kind of each column, `known` the roles that the format defines."""
+    _check_some_numbers(header)
     if known is None and not roles.obs and any(name.startswith("obs:") for name in header):
         return _finished(header, _with_clock(header, roles, _contract(header, roles)))
     chosen, guesses = _named(header, roles), []
@@ -127,6 +131,15 @@ def select(header: Mapping[str, str], roles: Roles, known: Selection | None = No
         raise DataError(f"which columns are the state? say --obs NAME ...; {_listing(header)}")
     selection = _assembled(header, chosen, obs, known, tuple(guesses))
     return _finished(header, _with_clock(header, roles, selection) if known is None else selection)
+
+
+def _check_some_numbers(header: Mapping[str, str]) -> None:
+    if not header:
+        raise DataError("the table has no columns")
+    if NUMBER not in header.values():
+        name, kind = next(iter(header.items()))
+        what = {TEXT: "text", TIME: "dates", EMPTY: "nothing"}[kind]
+        raise DataError(f"no column holds numbers; {name!r} holds {what}")
 
 
 def is_possible(name: str, role: str, roles: Roles) -> bool:
@@ -200,6 +213,8 @@ def _rest(header: Mapping[str, str], claimed: set[str]) -> tuple[list[str], list
     there = set(free)
     later = {name for name in free if name.startswith("next_") and name.removeprefix("next_") in there}
     free = [name for name in free if name not in later]
+    if len(free) == 1:
+        return free, [f"obs: {free[0]}, the only other column of numbers"]
     return free, [f"obs: the other {len(free):,} columns of numbers"] if free else []
 
 
@@ -270,6 +285,9 @@ def _with_clock(header: Mapping[str, str], roles: Roles, selection: Selection) -
         columns = [name for name, kind in header.items()
                    if kind == NUMBER and name not in claimed and _INDEX.fullmatch(name.lower())][:1]  # fmt: skip
         said = [f"time: the row numbers in column {columns[0]!r}"] if columns else []
+        dates = [name for name, kind in header.items() if kind == TIME and name not in claimed]
+        if len(dates) == 1:
+            columns, said = dates, [f"time: {dates[0]}, the only column of dates"]
     said = [sentence for sentence in said if sentence not in selection.guesses]
     guesses = (*selection.guesses, *said)
     return replace(selection, time=columns[0] if columns else None, time_is_guess=bool(columns), guesses=guesses)

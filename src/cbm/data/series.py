@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cbm.data.cells import numbers_of, times
+from cbm.data.cells import numbers_of, such_rows, times
 from cbm.data.factors import MAX_CATEGORIES
 from cbm.data.jumps import find_jumps
 from cbm.data.reading_notes import ReadingNotes
@@ -104,7 +104,7 @@ def check_missing(columns: Iterable[str], rows: int, roles: Roles, understood: R
         count = understood.missing.get(name, 0)
         if count and roles.missing == "refuse":
             first = understood.first_empty[name]
-            raise DataError(f"column {name!r}, row {first}: the cell is empty ({count} such rows)")
+            raise DataError(f"column {name!r}, row {first}: the cell is empty ({such_rows(count)})")
         if count == rows:
             raise DataError(f"column {name!r} is empty: no row has a value")
 
@@ -138,7 +138,7 @@ def _paired(
     """Transitions of a time series: each row with its successor."""
     rows = understood.rows
     if rows < 2:
-        raise DataError(f"a time series of {rows} rows without two consecutive rows of one episode")
+        raise DataError("a time series of one row has no row to pair it with")
     episode, complete = _episodes(columns, selection, arrays, understood)
     time, selection = _clock(columns, selection)
     order = order_of(episode, time, selection, understood)
@@ -245,10 +245,15 @@ def _clock(columns: Mapping[str, np.ndarray], selection: Selection) -> tuple[np.
     values = columns[name]
     try:
         return times(name, values), selection
-    except DataError:
+    except DataError as error:
         if not selection.time_is_guess:
             raise
-        return None, without_time(selection, "no times in it")
+        return None, without_time(selection, no_times(name, error))
+
+
+def no_times(name: str, error: DataError) -> str:
+    """Why a guessed column is no clock: the first cell that is neither a number nor a date."""
+    return str(error).removeprefix(f"column {name!r}").removeprefix(", ").strip()
 
 
 def without_time(selection: Selection, why: str) -> Selection:

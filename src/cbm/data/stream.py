@@ -133,7 +133,7 @@ class _Ends:
 def _paired(blocks: Iterator[Arrays], keys: Keys, selection: Selection, understood: ReadingNotes) -> Iterator[Arrays]:
     """Each row with its successor; `blocks` come in the order of the keys."""
     if keys.rows < 2:
-        raise DataError(f"a time series of {keys.rows} rows without two consecutive rows of one episode")
+        raise DataError("a time series of one row has no row to pair it with")
     has_episodes = bool(selection.episode or selection.flags or understood.restarts)
     start, restarts, found = 0, 0, 0
     carried: Arrays = {}

@@ -8,7 +8,7 @@ function rewardCard(run, reward) {
   return el("article", { class: "card" },
     el("div", { class: "reward", text: reward.name }),
     el("div", { class: "big", text: cardTitle(run, reward, certain.length, possible.length) }),
-    chipList(run, certain, "", reward, "certain"), possible.length && reward.decided ? el("p", { text: `${possible.length} more cannot be ruled out:` }) : null,
+    chipList(run, certain, "", reward, "certain"), possible.length && reward.decided ? el("p", { text: `${possible.length}${certain.length ? " more" : ""} cannot be ruled out:` }) : null,
     reward.decided ? chipList(run, possible, "possible", reward, "kept") : null,
     el("p", { text: stateSentence(run, reward, certain) + actionSentence(run, reward) + truthSentence(run, reward) }),
     reward.coarse && reward.decided ? el("p", { class: "doubt small", text: reward.coarse[0].toUpperCase() + reward.coarse.slice(1) + "." }) : null,

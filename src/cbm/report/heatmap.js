@@ -74,7 +74,7 @@ function measureHeatMap(view) {
 
 function sizeFrame(view, room) {
   const tall = view.height > 1320;
-  const height = tall ? Math.max(480, Math.round(window.innerHeight * 0.88)) : view.height;
+  const height = tall ? Math.min(view.height, Math.max(480, Math.round(window.innerHeight * 0.88))) : view.height;
   view.frame.style.width = Math.min(view.width, room) + 2 + (tall ? 14 : 0) + "px";
   view.frame.style.height = height + 2 + (view.width > room ? 14 : 0) + "px";
   view.extent.style.width = view.width + "px";

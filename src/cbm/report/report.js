@@ -127,7 +127,7 @@ function rewardSelector(run, state, redraw) {
 
 function reasonTables(run, reward) {
   const row = (className) => ([index, path]) => el("tr", { class: className }, nameCell(run.variables[index]),
-    el("td", {}, pathText(path, reward.links[index] === "1"), ...undecidedLinks(reward, index)));
+    el("td", {}, pathText(path, reward.links[index] === "1" && isOneLink(path)), ...undecidedLinks(reward, index)));
   const keptRows = reward.kept.filter(([index]) => !reward.possible.includes(index)).map(row("kept"));
   const possibleRows = reward.kept.filter(([index]) => reward.possible.includes(index)).map(row("kept possible"));
   const droppedRows = reward.dropped.map(([index, evidence]) => el("tr", {},
@@ -153,13 +153,22 @@ function nameCell(name) {
   return el("td", { class: "name", text: name, title: name });
 }
 
-// The sizes of the links, in brackets at the end, are set apart from the chain of names.
+// A variable with an undecided link of its own may be certain by way of others.
+function isOneLink(path) {
+  return path.split(/-(?:\?-)?> /).length === 2;
+}
+
+// The sizes of the links, in brackets at the end, are set apart from the chain of names. No line ends within an arrow.
 function pathText(path, direct) {
   const cut = path.lastIndexOf(" (CMI ");
   const chain = cut < 0 ? path : path.slice(0, cut);
-  return el("span", {}, el("span", { class: "name", text: chain }),
+  return el("span", {}, el("span", { class: "name" }, ...arrowsWhole(chain)),
     cut < 0 ? null : el("span", { class: "soft small", text: path.slice(cut) }),
     direct ? el("span", { class: "direct small", text: " direct" }) : null);
+}
+
+function arrowsWhole(chain) {
+  return chain.split(/( -(?:\?-)?>)/).map((part, k) => (k % 2 ? el("span", { class: "arrow", text: part }) : part));
 }
 
 // ---- 3. and 4. matrix and drawing ---------------------------------------------------------------------------

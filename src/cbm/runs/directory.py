@@ -137,6 +137,10 @@ def _without(config: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in keys}
 
 
+_TOO_LONG = {"factors.variables": "other variables", "data": "other data"}
+"""How to name parts of a configuration that are too long to be shown."""
+
+
 def differences(stored: Any, expected: Any, place: str = "") -> list[str]:
     """The differences of two configurations, each as `settings.sac.batch 256, not 128`."""
     if isinstance(stored, dict) and isinstance(expected, dict):
@@ -147,7 +151,7 @@ def differences(stored: Any, expected: Any, place: str = "") -> list[str]:
     if stored == expected:
         return []
     text = f"{place} {json.dumps(stored)}, not {json.dumps(expected)}"
-    return [text if len(text) < 120 else f"another {place}"]
+    return [text if len(text) < 120 else _TOO_LONG.get(place, f"another {place}")]
 
 
 def read_config(run: Path, command: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from cbm.data.readers import arrow, csv, hdf5, lerobot, minari, npz, parquet, ros
+from cbm.data.readers import arrow, csv, foreign, hdf5, lerobot, minari, npz, parquet, ros
 from cbm.data.readers.common import reason
 from cbm.data.readers.source import Fraction, Shape, Source
 from cbm.data.roles import Roles
@@ -128,6 +128,8 @@ def _kind(path: Path, roles: Roles) -> str:
         return _directory_kind(path, roles)
     if not path.is_file():
         raise DataError("is not a regular file")
+    if (strange := foreign.advice(path)) is not None:
+        raise DataError(strange)
     by_name = next((name for name, reader in READERS.items() if path.suffix.lower() in reader.suffixes), None)
     if by_name is None and roles.reader is None:
         raise DataError(_unknown(path))
@@ -142,6 +144,8 @@ def _kind(path: Path, roles: Roles) -> str:
 def _directory_kind(path: Path, roles: Roles) -> str:
     kinds = {"lerobot": lerobot.is_dataset, "ros": ros.is_bag, "parquet": parquet.is_directory}
     shown = next((name for name, is_it in kinds.items() if is_it(path)), None)
+    if shown is None and any(path.glob("*.[ct]sv")):
+        raise DataError("is a directory of CSV files: join them into one, with a column that names the run")
     if shown is None:
         raise DataError(
             "is a directory, but no LeRobot dataset (meta/info.json), ROS 2 bag (metadata.yaml) or Minari dataset "
@@ -165,6 +169,7 @@ def _unknown(path: Path) -> str:
         return f"a file {suffix!r} is a pickle, and reading one can run any code: save the log as .npz or .parquet"
     shown = _by_magic(path)
     hint = f"it looks like {READERS[shown].what}: --reader {shown}" if shown else f"one of {', '.join(READABLE)}"
+    hint = f"if it is a table of text: --reader csv; else {hint}" if suffix in foreign.TABLES else hint
     return f"unknown kind of file {suffix!r} ({hint}, or {MINARI}NAME)"
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from cbm.data.readers.common import check_memory, optional, reason
 from cbm.data.readers.source import Fraction, Shape, Source
 from cbm.data.readers.tables import check_header, check_unique, column_name, is_metadata, to_columns
-from cbm.data.roles import NUMBER, TEXT, TIME, Roles, select
+from cbm.data.roles import EMPTY, NUMBER, TEXT, TIME, Roles, select
 from cbm.data.series import Arrays, Reading, Table, read_table
 from cbm.errors import DataError
 
@@ -144,17 +144,22 @@ def kind_of(type_: Any) -> str:
         type_ = type_.value_type
     if types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_) or types.is_decimal(type_):
         return NUMBER
+    if types.is_duration(type_):
+        return NUMBER
+    if types.is_null(type_):
+        return EMPTY
     return TIME if types.is_timestamp(type_) or types.is_date(type_) else TEXT
 
 
 def to_numpy(column: Any) -> np.ndarray:
-    """Numbers with NaN for null, datetime64, or objects."""
+    """Numbers with NaN for null (durations in seconds), datetime64, or objects."""
     types, pa = optional("pyarrow.types", "reading Arrow"), optional("pyarrow", "reading Arrow")
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if types.is_decimal(column.type) or (types.is_boolean(column.type) and column.null_count):
         column = column.cast(pa.float64() if types.is_decimal(column.type) else pa.uint8())
-    return np.asarray(column.to_numpy())
+    values = np.asarray(column.to_numpy())
+    return values / np.timedelta64(1, "s") if values.dtype.kind == "m" else values
 
 
 def flat(table: Any) -> Any:

@@ -36,6 +36,8 @@ class Source:
     about: Arrays = field(default_factory=dict)
     check_numbers: Callable[[str], None] = lambda name: None
     """Refuses a column that cannot be used as numbers, if that is known before it is read."""
+    remarked: Callable[[Selection], Selection] = lambda selection: selection
+    """Adds remarks that need the cells, not only the header."""
 
     def select(self, roles: Roles) -> Selection:
         """The roles of the columns; the names of columns in use must be unique."""
@@ -44,7 +46,7 @@ class Source:
         check_unique(list(self.names), selection.used())
         for name in selection.values():
             self.check_numbers(name)
-        return selection
+        return self.remarked(selection)
 
     def table(self, used: Sequence[str], rows: int) -> Table:
         """All rows of some columns, in memory."""

@@ -31,8 +31,9 @@ ABOUT_COLUMNS = ("names", "action_names", "kinds", "groups", "low", "high", "dis
 
 
 def column_name(cell: str) -> str:
+    """A name without the spaces around it, and around the colon of our own layout."""
     prefix, colon, name = cell.strip().partition(":")
-    return f"{prefix.strip()}{colon}{name.strip()}"
+    return f"{prefix.strip()}{colon}{name.strip()}" if prefix.strip() in PREFIXES else cell.strip()
 
 
 def check_header(header: list[str]) -> None:
