@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cbm.discovery.evidence import Evidence
 from cbm.discovery.exceptions import exceptions
+from cbm.discovery.measure import clearer
 from cbm.discovery.refit import Refits
 from cbm.discovery.split import Rows
 
@@ -42,3 +44,16 @@ def test_noise_has_no_exceptions(walled: tuple[np.ndarray, np.ndarray, np.ndarra
     y = x[:, :1] + np.random.default_rng(1).normal(size=(ROWS, 1))
     refits = _refits(x, y)
     assert exceptions(refits, Rows(refits.fit, refits.kept, refits.test), np.arange(ROWS) // 20) is None
+
+
+def test_exceptions_speak_where_they_are_clearer_and_leave_what_holds_by_construction() -> None:
+    def evidence(delta: list[float], stderr: float, tested: list[int]) -> Evidence:
+        J = len(delta)
+        return Evidence(np.array(delta), np.full(J, stderr), np.array(tested), np.zeros(J), np.zeros(J))
+
+    law = evidence([0.0, 0.01, 0.5, 0.01, 0.01], 0.01, [0, 2, 2, 3, 2])
+    answer = evidence([0.2, 0.2, 0.2, 0.2, 0.001], 0.01, [2, 2, 2, 2, 2])
+    stderr = np.full(5, 0.01)
+    assert clearer(law, answer, stderr, -1) == [0, 1], "not what is sure, shown by the spread, or weak"
+    assert clearer(law, answer, stderr, 0) == [1], "a self-edge that was not tested holds by construction"
+    assert clearer(law, answer, stderr, 1) == [0, 1], "one that was tested is an input like any other"

@@ -289,12 +289,7 @@ class _Part(Candidates):
         stderr = np.sqrt(
             answer.stderr**2 + 2 * np.mean(np.clip(answer.shadows[:, 0], 0, None) ** 2) + misfit_of(answer) ** 2
         )
-        if cells is None:
-            z = answer.delta / np.maximum(stderr, 1e-12)
-            known = found.delta / np.maximum(found.stderr, 1e-12)
-            better = (answer.tested == 2) & (z > np.maximum(known, CONCEIVABLE)) & (known < SURE) & (found.tested != 3)
-            cells = np.flatnonzero(better).tolist()
-        for j in cells:
+        for j in clearer(found, answer, stderr, self.own) if cells is None else cells:
             found.delta[j], found.stderr[j], found.tested[j] = answer.delta[j], stderr[j], 4
 
     def _report(self, found: Evidence, structure: Structure) -> None:
@@ -337,3 +332,16 @@ class _Part(Candidates):
         size = np.sqrt(np.expm1(2 * nats) * noise)
         other = refits.relabelled(refits.y + size * step[:, None])
         return *self._loss_without(other, {shadow}), nats
+
+
+def clearer(found: Evidence, answer: Evidence, stderr: np.ndarray, own: int) -> list[int]:
+    """Inputs that causes of exceptions (`answer`, with errors `stderr`) show more clearly than the law does (`found`).
+
+    The variable's own past is none of them if it was not tested: its edge holds by construction.
+    """
+    z = answer.delta / np.maximum(stderr, 1e-12)
+    known = found.delta / np.maximum(found.stderr, 1e-12)
+    better = (answer.tested == 2) & (z > np.maximum(known, CONCEIVABLE)) & (known < SURE) & (found.tested != 3)
+    if own >= 0 and not found.tested[own]:
+        better[own] = False
+    return [int(j) for j in np.flatnonzero(better)]
