@@ -204,7 +204,6 @@ TYPES: list[tuple[dict[str, Any], list[str]]] = [
     ({"names": np.array(["x", "action", "y"])}, ["'action' is reserved"]),
     ({"action_names": np.array(["u", "u"])}, ["'u' is used twice"]),
     ({"kinds": np.array(["binary", "vector", "angle"])}, ["variable 'speed'", "unknown kind 'vector'"]),
-    ({"reward_speed": np.arange(ROWS)}, ["reward 'speed'", "variable"]),
     ({"reward_action": np.arange(ROWS)}, ["reward 'action'"]),
     ({"reward_reward": np.arange(ROWS)}, ["'reward' and 'reward_reward'"]),
     ({"reward_": np.arange(ROWS)}, ["'reward_'", "no name"]),

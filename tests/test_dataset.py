@@ -147,6 +147,17 @@ def test_what_hardly_ever_rests_or_moves_has_one(share: float) -> None:
     assert found.share.tolist() == [[1, 0], [0, 1]] and not found.discrete.any()
 
 
+@pytest.mark.parametrize(("zeros", "parts"), [(0.8, 2), (0.3, 1)])
+def test_a_count_has_two_parts_if_most_rows_have_one_value(zeros: float, parts: int) -> None:
+    data, rng = _log(100, 50), np.random.default_rng(0)
+    after = np.where(rng.random(len(data)) < zeros, 0.0, rng.integers(1, 9, len(data)))[:, None]
+    factors = Factors((Variable("dropped", "continuous"),), ("a", "b"))
+    found, _ = dynamics_dataset(
+        Transitions(np.roll(after, 1, 0), data.action, after, factors, episode=data.episode), SETTINGS, 0
+    )
+    assert found.share.shape == (1, parts) and found.discrete.tolist() == [True, False][-parts:]
+
+
 def test_a_thing_that_trembles_rests() -> None:
     """As in a simulator: what lies still still changes in the last digits."""
     data = _resting(0.7)

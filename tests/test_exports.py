@@ -74,6 +74,12 @@ def test_networkx_ancestors_of_the_reward_are_the_abstraction() -> None:
     assert set(graph.names_of(ancestors(graph.adjacency, start))) == {"a", "b"}
 
 
+def test_a_reward_may_have_the_name_of_a_variable() -> None:
+    network = to_networkx(make_graph(reward="b"))
+    assert set(network) == {"a", "b", "c", "action", "reward:b"}
+    assert set(network.predecessors("reward:b")) == {"c"}
+
+
 def test_node_link_round_trip() -> None:
     text = export(make_graph(), "networkx")
     again = nx.node_link_graph(json.loads(text), edges="edges")

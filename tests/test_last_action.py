@@ -7,7 +7,7 @@ import pytest
 
 from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
-from cbm.discovery.last_action import repetitions, with_last_action
+from cbm.discovery.last_action import last_actions, repetitions, with_last_action
 from cbm.errors import DataError
 
 
@@ -82,3 +82,20 @@ def test_repetitions_are_told_from_what_has_a_life_of_its_own(choices: int | Non
     blank = with_last_action(data)
     assert (blank.obs[:, 0] == 0).all() and (blank.next_obs == after[episode == np.roll(episode, 1)]).all()
     assert len(blank) == 290 and (blank.obs[:, 1:] == data.select(np.arange(300) % 30 > 0).obs[:, 1:]).all()
+
+
+def test_what_a_variable_records_of_the_previous_action_is_not_hidden() -> None:
+    """A buffer that a motor reads its command from is a variable like any other; a projection is not the action."""
+    rng = np.random.default_rng(0)
+    episode, action = np.repeat(np.arange(10), 30), rng.normal(size=(300, 2))
+    after = np.stack([action[:, 0], action @ [1.0, -2.0]], 1)
+    obs = np.roll(after, 1, 0)
+    obs[np.arange(300) % 30 == 0] = 0.0
+    factors = Factors((Variable("buffer"), Variable("shown")), ("a", "b"))
+    data = Transitions(obs, action, after, factors, episode=episode)
+    part, last = last_actions(data, "auto")
+    assert last is not None and last[:, 0] == pytest.approx((part.obs[:, 0] - part.obs[:, 1]) / 2)
+    both = last_actions(data, "on")[1]
+    assert both is not None and both.shape == (290, 2)
+    one = Transitions(obs[:, :1], action[:, :1], after[:, :1], Factors((Variable("buffer"),), ("a",)), episode=episode)
+    assert last_actions(one, "auto")[1] is None

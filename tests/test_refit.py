@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cbm.discovery.evidence import nats_lost
-from cbm.discovery.refit import Refits, Structure
+from cbm.discovery.forms import Structure
+from cbm.discovery.refit import Refits
 from cbm.discovery.settings import FLOOR
 from cbm.discovery.split import Rows
 from cbm.discovery.trees import Trees
@@ -64,11 +65,40 @@ def test_interactions(x: np.ndarray, law: str) -> None:
     noise = np.random.default_rng(3).normal(size=ROWS)
     signal = x[:, 0] * x[:, 1] if law == "product" else np.sign(x[:, 0]) * np.sign(x[:, 1])
     refits = _refits(x, signal + 0.5 * noise)
-    assert (refits.structure.order >= 2) if law == "product" else (refits.structure.rounds > 0)
+    chosen = refits.structure
+    assert (chosen.order >= 2 or chosen.index) if law == "product" else chosen.rounds > 0
     for j in (0, 1):
         assert _nats(refits, j) > 0.7 * 0.5 * np.log1p(4)
     for j in (2, 3):
         assert _nats(refits, j) < 0.01
+
+
+@pytest.mark.parametrize("link", ["linear", "tanh", "near"])
+def test_functions_of_a_distance(x: np.ndarray, link: str) -> None:
+    """Without either end of the distance nearly all is lost, and a useless input is worth nothing."""
+    distance = np.hypot(x[:, 0] - x[:, 1], x[:, 2])
+    near = np.where(distance < 0.5, 1.0, 0.0)
+    refits = _refits(x, {"linear": -distance, "tanh": -np.tanh(2 * distance), "near": near - distance}[link])
+    assert refits.structure.index and np.median(refits.full) < 1e-3
+    assert min(_nats(refits, j) for j in (0, 1, 2)) > 1.0
+    assert _nats(refits, 3) < 0.1
+
+
+def test_trees_predict_nothing_beyond_what_they_have_seen(x: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    y = np.where(x[:, 0] > 0.8, 2.0, 0.0) + 0.3 * np.random.default_rng(4).normal(size=ROWS)
+    refits = _refits(x, y)
+
+    class Steep:
+        def predict(self, columns: np.ndarray, **_: object) -> np.ndarray:
+            return 1e6 * columns[:, 0]
+
+        def feature_importance(self, *_: object, **__: object) -> np.ndarray:
+            return np.zeros(INPUTS)
+
+    assert refits.trees is not None
+    monkeypatch.setattr(refits.trees, "train", lambda *_, **__: (Steep(), 1))
+    span = refits.y.max() - refits.y.min()
+    assert np.sqrt(refits.without({1})).max() <= 2 * span
 
 
 def test_the_structure_of_another_fold_is_taken_as_it_is(x: np.ndarray) -> None:

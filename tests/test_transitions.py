@@ -42,6 +42,12 @@ def test_default_names() -> None:
     assert list(made.rewards) == ["reward"]
 
 
+def test_a_reward_may_have_the_name_of_a_variable() -> None:
+    data = arrays()
+    data["reward_obs_1"] = data.pop("reward")
+    assert list(Transitions.from_arrays(data).rewards) == ["obs_1"]
+
+
 def test_one_integer_column_is_a_discrete_action() -> None:
     data = arrays() | {"action": np.arange(60, dtype=np.uint8) % 4}
     made = Transitions.from_arrays(data)

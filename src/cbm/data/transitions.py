@@ -70,7 +70,7 @@ class Transitions:
             "obs": validate.table("obs", self.obs, (rows, d), names),
             "next_obs": validate.table("next_obs", self.next_obs, (rows, d), names),
             "action": validate.action_table(self.action, rows, self.factors),
-            "rewards": {k: validate.reward_vector(k, v, rows, names) for k, v in self.rewards.items()},
+            "rewards": {k: validate.reward_vector(k, v, rows) for k, v in self.rewards.items()},
             "context": {k: validate.context_vector(k, v, rows, names) for k, v in self.context.items()},
             "terminated": validate.flags("terminated", self.terminated, (rows,)),
             "truncated": validate.flags("truncated", self.truncated, (rows,)),

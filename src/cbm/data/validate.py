@@ -143,10 +143,11 @@ def no_choice(row: int, value: float, count: int, rows: int) -> str:
     return f"array 'action', row {row}: {value} is not one of the discrete actions 0 to {count - 1} ({rows} such rows)"
 
 
-def reward_vector(name: str, value: Any, rows: int, variables: Sequence[str]) -> np.ndarray:
+def reward_vector(name: str, value: Any, rows: int) -> np.ndarray:
+    """A reward may have the name of a variable: wherever both appear, rewards are written with a prefix."""
     check_name(name, "reward")
-    if name == ACTION or name in variables:
-        raise DataError(f"reward {name!r} has the name of {'the action' if name == ACTION else 'a variable'}")
+    if name == ACTION:
+        raise DataError(f"reward {name!r} has the name of the action")
     array = numbers(reward_array(name), value)
     check_shape(reward_array(name), array, (rows,))
     return table(reward_array(name), array[:, None], (rows, 1), (name,))[:, 0]

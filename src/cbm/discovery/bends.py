@@ -1,32 +1,23 @@
-"""A closed form with hinges on its linear prediction: a motor at its limit, a tank that is full.
+"""A closed form with hinges on a combination of its inputs: a limit at which a sum is cut off, or a distance.
 
-An outcome that is cut off at a limit is a function of a sum, and not a sum of functions of single inputs.
+Such an outcome is a function of a sum, and not a sum of functions of single inputs.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from scipy import linalg
 
 from cbm.discovery.regression import Basis, Gram
-from cbm.discovery.settings import BENDS, RIDGES
+from cbm.discovery.settings import BENDS, INDEX_HINGES, INDEX_OUTCOMES, RIDGES
 
 
 class Bent:
-    """Hinges on the predicted change and, if the target is a change, on the resulting value."""
+    """Functions of single inputs together with hinges on one or two combinations of them."""
 
-    def __init__(
-        self, features: np.ndarray, gram: Gram, moments: np.ndarray, keep: np.ndarray, linear: np.ndarray,
-        before: np.ndarray | None,
-    ):  # fmt: skip
-        """`keep` are the features in use, and `linear` those among them that are columns themselves."""
-        self.features, self.gram, self.moments, self.keep, n = features, gram, moments, keep, gram.rows
-        weights = gram.solve(moments, linear, RIDGES[0])
-        change = (features[:, linear] @ weights[linear]) - gram.mean[linear] @ weights[linear]
-        sums = [change] if before is None else [change, change + before[:, None]]
-        x = np.concatenate(sums, 1)
-        x = (x - x[:n].mean(0)) / np.maximum(x[:n].std(0), 1e-12)
-        basis = Basis.fit(x[:n], np.zeros((x.shape[1], 2), int), BENDS)
-        self.bends = np.delete(basis.features(x)[0], basis.linear(), 1)
+    def __init__(self, features: np.ndarray, gram: Gram, moments: np.ndarray, keep: np.ndarray, bends: np.ndarray):
+        """`keep` are the features in use; `bends` (T, B) the hinges on combinations."""
+        self.features, self.gram, self.moments, self.keep, self.bends = features, gram, moments, keep, bends
 
     def predictions(self, y: np.ndarray, ridge: float, rows: slice) -> np.ndarray:
         """(T, 1) predictions for some rows, relative to the mean; `y` (n, 1) is the centred target of the training
@@ -37,3 +28,46 @@ class Bent:
         weights = gram.solve(moments, np.concatenate([self.keep, np.arange(split, len(moments))]), ridge)
         told = self.features[rows] @ weights[:split] + self.bends[rows] @ weights[split:]
         return np.asarray(told - gram.mean @ weights)
+
+
+def limits(
+    features: np.ndarray, gram: Gram, moments: np.ndarray, linear: np.ndarray, before: np.ndarray | None
+) -> np.ndarray:
+    """(T, B) hinges on the predicted change and, if the target is a change (of `before`), on the resulting value: a
+    motor at its limit, a tank that is full. `linear` are the features that are columns themselves."""
+    weights = gram.solve(moments, linear, RIDGES[0])
+    change = (features[:, linear] @ weights[linear]) - gram.mean[linear] @ weights[linear]
+    sums = [change] if before is None else [change, change + before[:, None]]
+    return _hinges(np.concatenate(sums, 1), gram.rows, BENDS)
+
+
+class Index:
+    """The quadratic form of the inputs that goes best with some function of the outcome: a squared distance, if the
+    outcome is a function of that.
+
+    Both are found together, in closed form, as the first canonical correlation of all squares and products of the
+    inputs with a basis of functions of the outcome. Leaving an input out means leaving out its rows and columns.
+    """
+
+    def __init__(self, squares: np.ndarray, y: np.ndarray):
+        """`squares` (T, F) are all columns, squares and products; `y` (n, 1) is the target of the training rows."""
+        self.squares, self.gram = squares, Gram.of(squares[: len(y)])
+        outcome = Basis.fit(y, np.zeros((1, 2), int), INDEX_OUTCOMES).features(y)[0]
+        outcome = (outcome - outcome.mean(0)) / np.maximum(outcome.std(0), 1e-12)
+        self.moments = squares[: len(y)].T @ outcome
+        self.outcome = outcome.T @ outcome / len(y) + RIDGES[0] * np.eye(outcome.shape[1])
+
+    def hinges(self, keep: np.ndarray) -> np.ndarray:
+        """(T, B) hinges on the form of the features in `keep`."""
+        weights = self.gram.solve(self.moments, keep, RIDGES[0])
+        explained = self.moments.T @ weights / self.gram.rows
+        best = linalg.eigh((explained + explained.T) / 2, self.outcome)[1][:, -1:]
+        return _hinges(self.squares @ (weights @ best), self.gram.rows, INDEX_HINGES, True)
+
+
+def _hinges(sums: np.ndarray, rows: int, hinges: int, linear: bool = False) -> np.ndarray:
+    """(T, B) hinges on each column, with knots from the first `rows`; with `linear` also the column itself."""
+    z = (sums - sums[:rows].mean(0)) / np.maximum(sums[:rows].std(0), 1e-12)
+    basis = Basis.fit(z[:rows], np.zeros((z.shape[1], 2), int), hinges)
+    features = basis.features(z)[0]
+    return features if linear else np.delete(features, basis.linear(), 1)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from cbm.discovery.evidence import nats_lost
+from cbm.discovery.forms import Structure
 from cbm.discovery.part import Part
-from cbm.discovery.refit import Refits, Structure
+from cbm.discovery.refit import Refits
 from cbm.discovery.screen import product_scores, tree_gains
 from cbm.discovery.settings import (
     CONTROLS,
@@ -114,9 +115,9 @@ class Candidates(Part):
 
     def _refits(self, y: np.ndarray, structure: Structure | None = None) -> Refits:
         inputs = self.candidates + self.shadows[:CONTROLS]
-        trees_only = self.structure.order == 0 and self.structure.rounds > 0  # as chosen with more candidates
-        refits = Refits(self.x, self.owner, y, inputs, self.rows, structure, trees_only, self.before)
-        self.structure = refits.structure
+        chosen = self.structure.order == 0 and self.structure.rounds > 0  # with more candidates
+        refits = Refits(self.x, self.owner, y, inputs, self.rows, structure, chosen and self.every_form, self.before)
+        self.structure, self.every_form = refits.structure, refits.every_form
         return refits
 
     def _on_all_rows(self, refits: Refits) -> Refits:
@@ -128,9 +129,11 @@ class Candidates(Part):
         self._use_rows(rows)
         return self._refits(self.y, refits.structure)
 
-    def _left_over(self, refits: Refits) -> np.ndarray:
+    def _left_over(self, refits: Refits, hidden: int | None = None) -> np.ndarray:
+        """(T, q) residual of the rows in use; with `hidden`, of a refit without that input."""
         left = np.zeros_like(self.y)
-        left[np.concatenate([self.rows.fit, self.rows.kept, self.rows.test])] = refits.residual
+        rows = np.concatenate([self.rows.fit, self.rows.kept, self.rows.test])
+        left[rows] = refits.residual if hidden is None else refits.everywhere_without({hidden})
         return left
 
     def _nats(self, refits: Refits, full: np.ndarray, without: np.ndarray) -> tuple[float, float]:

@@ -220,10 +220,12 @@ def _reward(values: np.ndarray, mixed: bool) -> list[_Part]:
 def _split(values: np.ndarray, mixed: bool) -> list[_Part]:
     """Two parts, whether the value is unusual and which value it is; or one part if no value is usual.
 
-    A single Gaussian (not `mixed`), as in explicit models, has no usual value. Nor has a variable with few levels, such
-    as a count: its other values are usual, too.
+    A single Gaussian (not `mixed`), as in explicit models, has no usual value. Of a variable with few levels, such as a
+    count, only a value that most rows have is usual: otherwise its other values are usual, too.
     """
-    other = None if not mixed or len(np.unique(values)) <= 16 else _unusual_rows(values)
+    other = _unusual_rows(values) if mixed else None
+    if other is not None and 2 * other.sum() >= len(other) and len(np.unique(values)) <= 16:
+        other = None
     if other is None or min(other.sum(), (~other).sum()) < FEWEST_APART:
         return [_Part(values[:, None])]
     return [_Part(other[:, None].astype(float), discrete=True), _Part(values[:, None], within=other)]

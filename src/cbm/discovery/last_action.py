@@ -49,7 +49,27 @@ def last_actions(data: Transitions, use: str) -> tuple[Transitions, np.ndarray |
         if use == "on":
             raise DataError("no row continues another of its episode: the last action is not known for any of them")
         return data, None
-    return data.select(rows), action_numbers(data.action[before], data.factors)
+    part, last = data.select(rows), data.action[before]
+    return part, action_numbers(last, data.factors) if use == "on" else unrecorded(part, last)
+
+
+def unrecorded(part: Transitions, last: np.ndarray) -> np.ndarray | None:
+    """(T, columns) what the state does not say of the previous action (T, a); None if it says all.
+
+    A variable that equals a component of it exactly is its record, such as a buffer from which a motor reads its
+    command. What the log shows is not hidden, and the record is a variable like any other.
+    """
+    hidden = np.array([not _is_held(part.obs, column) for column in last.T])
+    if not hidden.any():
+        return None
+    return last[:, hidden] if part.factors.discrete_actions is None else action_numbers(last, part.factors)
+
+
+def _is_held(obs: np.ndarray, column: np.ndarray) -> bool:
+    """Whether a variable of `obs` (T, d) equals `column` (T,)."""
+    near = SAME * np.abs(column).max()
+    close = np.flatnonzero((np.abs(obs[:100] - column[:100, None]) <= near).all(0))  # few pass on the first rows
+    return any((np.abs(obs[:, j] - column) <= near).all() for j in close)
 
 
 def action_numbers(action: np.ndarray, factors: Factors) -> np.ndarray:

@@ -7,7 +7,7 @@ held-out episodes as well, it needs none of that half, and tests are sharper wit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import astuple, fields
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from cbm.discovery.candidates import Candidates, seen
 from cbm.discovery.dataset import Dataset
 from cbm.discovery.evidence import Evidence, misfit_of, nats_lost, student_scale
 from cbm.discovery.exceptions import exceptions, exceptions_dataset
-from cbm.discovery.refit import Refits, Structure
+from cbm.discovery.forms import Structure
+from cbm.discovery.refit import Refits
 from cbm.discovery.screen import Additive, additive, tree_gains
 from cbm.discovery.settings import (
     CONCEIVABLE,
@@ -77,13 +78,13 @@ def part_job(
     chosen = work.structure
     return {
         **found.arrays(), "candidates": np.array(work.candidates, int), "value": np.array(value),
-        "structure": np.array([chosen.order, chosen.ridge, chosen.rounds, chosen.bent, chosen.tails], float),
+        "structure": np.array(astuple(chosen), float),
     }  # fmt: skip
 
 
 def _structure(numbers: list[float]) -> Structure:
-    order, ridge, rounds, bent, tails = numbers
-    return Structure(int(order), ridge, int(rounds), bool(bent), bool(tails))
+    order, ridge, rounds, *yes = numbers
+    return Structure(int(order), ridge, int(rounds), *(bool(y) for y in yes))
 
 
 _cache: dict[Any, Any] = {}
@@ -250,27 +251,37 @@ class _Part(Candidates):
         unit = 1.4826 * float(np.median(np.abs(left[self.rows.fit])))
         if self.discrete or found.loss[0] < NOISY or unit < 1e-3 * left[self.rows.fit].std():
             return
-        spread = np.log(np.abs(left) / unit + 0.05)
-        spread -= spread[self.rows.fit].mean()
-        gains, used = tree_gains(trees, self.data.inputs, spread)
+        gains, used = tree_gains(trees, self.data.inputs, self._spread(left, unit))
         if used < SPREAD_ROUNDS:
             return
         known = found.delta > SURE * found.stderr
         new = [int(j) for j in np.argsort(-gains[: self.data.inputs]) if gains[j] > SHOWN and not known[j]]
         new = [j for j in new[:6] if j != self.own]
-        if not new:
-            return
         before = self.candidates
         self.candidates = list(dict.fromkeys([*before, *new]))
-        of_spread = Refits(self.x, self.owner, spread, self.candidates + self.shadows[:CONTROLS], self.rows)
-        usual = max(self._loss_without(of_spread, {s})[0] for s in self.shadows[:CONTROLS])
         for j in new:
-            delta, stderr = self._loss_without(of_spread, {j})
-            delta -= max(usual, 0.0)
+            delta, stderr = self._worth_to_spread(refits, j, unit)
             if delta > found.delta[j] and delta > SURE * stderr:
                 found.delta[j], found.stderr[j], found.tested[j] = delta, stderr, 3
         if not (found.tested == 3).any():
             self.candidates = before
+
+    def _worth_to_spread(self, refits: Refits, j: int, unit: float) -> tuple[float, float]:
+        """Nats that the spread of the target loses without an input, beyond those of a shadow, and their error.
+
+        The spread around a refit without that input: what the mean owes to it by chance would show as spread, where
+        outcomes are often the same and the residual is the prediction itself.
+        """
+        spread = self._spread(self._left_over(refits, j)[:, :1], unit)
+        of_spread = Refits(self.x, self.owner, spread, self.candidates + self.shadows[:CONTROLS], self.rows)
+        usual = max(self._loss_without(of_spread, {s})[0] for s in self.shadows[:CONTROLS])
+        delta, stderr = self._loss_without(of_spread, {j})
+        return delta - max(usual, 0.0), stderr
+
+    def _spread(self, left: np.ndarray, unit: float) -> np.ndarray:
+        """(T, 1) logarithm of the size of residuals, relative to its mean."""
+        spread = np.log(np.abs(left) / unit + 0.05)
+        return np.asarray(spread - spread[self.rows.fit].mean())
 
     def _add_exceptions(self, found: Evidence, refits: Refits, cells: list[int] | None = None) -> None:
         """Add causes of whether the law holds in a row, where that shows them more clearly than the law itself; or only
@@ -299,7 +310,7 @@ class _Part(Candidates):
         """
         nats, additive = (
             self.nats[: self.data.inputs],
-            structure.order <= 1 and structure.rounds == 0 and not structure.bent,
+            structure.order <= 1 and structure.rounds == 0 and not (structure.bent or structure.index),
         )
         found.given_all = np.where((found.tested == 0) | ((found.tested == 2) & additive), nats, found.delta)
         if self.own >= 0:

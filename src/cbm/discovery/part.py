@@ -8,7 +8,7 @@ import numpy as np
 
 from cbm.discovery.contact import between_angles, differences
 from cbm.discovery.dataset import Dataset
-from cbm.discovery.refit import Structure
+from cbm.discovery.forms import Structure
 from cbm.discovery.screen import Additive, additive
 from cbm.discovery.settings import BUNDLED, MOST_SEEN
 from cbm.discovery.split import Rows, rows_of
@@ -32,7 +32,7 @@ class Part:
         self.shows_action = screened.repeats
         """Inputs that merely repeat the action, or the previous action: that is in view anyway."""
         self.candidates: list[int] = []
-        self.structure = Structure()
+        self.structure, self.every_form = Structure(), True
         self.discrete = bool(data.discrete[part])
         self.always = [*([self.own] if self.own >= 0 else []), *range(data.action, data.inputs)]
         self.shadows = [int(j) for j in np.arange(data.inputs, int(data.owner.max()) + 1)]

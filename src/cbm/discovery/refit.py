@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from cbm.discovery.bends import Bent
+from cbm.discovery.bends import Bent, Index, limits
 from cbm.discovery.evidence import heavy_tailed
-from cbm.discovery.regression import Basis, Gram, clearest, hinges_for
+from cbm.discovery.forms import Forms, Structure
+from cbm.discovery.regression import Basis, Gram, hinges_for
 from cbm.discovery.settings import (
     BETTER,
     BOOST_ROUNDS,
@@ -27,28 +28,9 @@ from cbm.discovery.settings import (
     RIDGES,
     SLOPES,
     TAME,
-    WORTH_TRYING,
 )
 from cbm.discovery.split import Rows
 from cbm.discovery.trees import Trees, gains_of
-
-
-@dataclass(frozen=True)
-class Structure:
-    """The structure of the model, chosen with all candidates in view and kept for every refit."""
-
-    order: int = 0
-    """0: no closed form. 1: sums of functions of one input. 2: and products of two. 3: and products of three. 4:
-    instead of products, monomials of all inputs."""
-    ridge: float = 1e-8
-    rounds: int = 0
-    """Boosting rounds on the residual of the closed form."""
-    bent: bool = False
-    """Whether the closed form has hinges on its own linear prediction, for outcomes that are cut off at a limit or
-    start at one."""
-    tails: bool = False
-    """Whether residuals have heavy tails: because the noise has, or because some rows do not fit a law without noise.
-    With a Gaussian likelihood these rows would make up all of an effect, and all of its error."""
 
 
 class Refits:
@@ -73,13 +55,16 @@ class Refits:
         self.mean = self.y[self.fit].mean(0)
         self.basis = Basis.fit(self.columns[: len(self.fit)], self.owner, hinges_for(len(self.owner), len(self.fit)))
         self.features: np.ndarray | None = None
+        self.structure = structure or Structure()
+        self.every_form = True
+        """Whether all closed forms were tried; some are left out if there are very many columns."""
         if structure is not None and structure.order:
             self._use(structure.order)
         self.trees: Trees | None = None
         self._careful: np.ndarray | None = None
         self.gains: np.ndarray | None = None
         """(J,) gain of each input's splits in the chosen trees; None: no trees, or chosen on another fold."""
-        self.structure, self.may_tame = structure or Structure(), tame
+        self.may_tame = tame
         self.residual = self._choose(trees_only) if structure is None else self._fitted()
         if structure is None and self.y.shape[1] == 1 and len(np.unique(self.y[:1000])) > 2:  # no indicators
             self.structure = replace(self.structure, tails=heavy_tailed(self.residual[self.kept, 0] ** 2))
@@ -89,6 +74,9 @@ class Refits:
         most = min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5)
         self.features, self.of = self.basis.features(self.columns, order, most)
         self.gram = Gram.of(self.features[: len(self.fit)])
+        self.index: Index | None = None
+        if self.structure.index:
+            self.squares, self.of_squares = self.basis.squares(self.columns, most)
         self._set_moments()
 
     def _set_moments(self) -> None:
@@ -96,6 +84,8 @@ class Refits:
             return
         centred = self.y[: len(self.fit)] - self.mean
         self.moments = self.features[: len(self.fit)].T @ centred
+        if self.structure.index:
+            self.index = Index(self.squares, self.y[: len(self.fit)])
 
     @property
     def full(self) -> np.ndarray:
@@ -113,6 +103,12 @@ class Refits:
             return np.asarray(self.y[new] - self._closed(self.structure, hidden, new))
         residual = self.y - self._closed(self.structure, hidden)
         return self._boost(residual, hidden, self.structure.rounds, watch=False)[0][self.test]
+
+    def everywhere_without(self, hidden: set[int]) -> np.ndarray:
+        """(T, q) residual of all rows of a refit without these inputs."""
+        residual = self.y - self._closed(self.structure, hidden)
+        rounds = self.structure.rounds
+        return self._boost(residual, hidden, rounds, watch=True)[0] if rounds else residual
 
     def _squared(self, residual: np.ndarray) -> np.ndarray:
         return np.asarray((residual[self.test] ** 2).sum(1))
@@ -276,48 +272,15 @@ class Refits:
         return residual
 
     def _chosen_closed(self) -> Structure:
-        """The order and the ridge with the lowest validation loss; of very many rows, a subset is enough to choose."""
+        """The closed form with the lowest validation loss; of very many rows, a subset is enough to choose."""
         fit, kept = (rows[:: max(1, len(rows) // CHOOSING)] for rows in (self.fit, self.kept))
-        every, most = np.concatenate([fit, kept]), min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5)
-        x, y = self.columns[every], self.y[every] - self.mean
-        found, best = Structure(), float((y[len(fit) :] ** 2).mean()) + FLOOR
-        left, tried = y, dict[int, np.ndarray]()
-        for order in (1, 2, 3, 4):
-            if order > 1:
-                more = self.basis.features(x[: len(fit)], order, most)[0][:, len(self.basis.singles()) :]
-                if not more.shape[1] or clearest(more, left[: len(fit)]) < WORTH_TRYING:
-                    continue
-            features = tried[order] = self.basis.features(x, order, most)[0]
-            gram = Gram.of(features[: len(fit)])
-            moments = features[: len(fit)].T @ (y[: len(fit)] - y[: len(fit)].mean(0))
-            for ridge in RIDGES if len(self.fit) < RIDGE_ROWS else RIDGES[:1]:
-                weights = gram.solve(moments, np.arange(len(moments)), ridge)
-                residual = y - features @ weights + gram.mean @ weights
-                loss = float((residual[len(fit) :] ** 2).mean()) + FLOOR
-                if loss < BETTER * best:
-                    found, best = Structure(order, ridge), loss
-                    left = residual if order == 1 else left
-            if best < 2 * FLOOR:
-                break
-        return self._chosen_bends(found, best, tried, y, every, len(fit))
-
-    def _chosen_bends(
-        self, found: Structure, best: float, tried: dict[int, np.ndarray], y: np.ndarray, every: np.ndarray, n: int
-    ) -> Structure:
-        """Add hinges on the linear prediction if that lowers the validation loss, on all but the first `n` of
-        `every`."""
-        if not found.order or self.y.shape[1] > 1 or best < 2 * FLOOR:
-            return found
-        before, centred = None if self.before is None else self.before[every], y[:n] - y[:n].mean(0)
-        for order in dict.fromkeys((1, found.order)):
-            features = tried[order]
-            gram, keep = Gram.of(features[:n]), np.arange(features.shape[1])
-            bent = Bent(features, gram, features[:n].T @ centred, keep, self._linear(keep), before)
-            left = y[n:] - bent.predictions(centred, found.ridge, slice(n, None))
-            loss = float((left**2).mean()) + FLOOR
-            if loss < BETTER * best:
-                found, best = Structure(order, found.ridge, bent=True), loss
-        return found
+        every = np.concatenate([fit, kept])
+        before = None if self.before is None else self.before[every]
+        ridges = RIDGES if len(self.fit) < RIDGE_ROWS else RIDGES[:1]
+        forms = Forms(self.basis, self.columns[every], self.y[every] - self.mean, len(fit), ridges, before)
+        chosen = forms.best()
+        self.every_form = forms.every
+        return chosen
 
     def _tame(self, residual: np.ndarray) -> bool:
         """Draw in outliers if a few rows make up most of the squared error; all refits then share this target.
@@ -348,11 +311,18 @@ class Refits:
         if hidden:
             keep = keep[~np.isin(self.of, list(hidden)).any(1)]
         assert self.features is not None
-        if structure.bent:
-            fit = Bent(self.features, self.gram, self.moments, keep, self._linear(keep), self.before)
+        if structure.bent or structure.index:
+            fit = Bent(self.features, self.gram, self.moments, keep, self._bends(keep, hidden))
             return self.mean + fit.predictions(self.y[: len(self.fit)] - self.mean, structure.ridge, rows)
         weights = self.gram.solve(self.moments, keep, structure.ridge)
         return np.asarray(self.features[rows] @ weights + (self.mean - self.gram.mean @ weights))
+
+    def _bends(self, keep: np.ndarray, hidden: set[int]) -> np.ndarray:
+        """(T, B) hinges on combinations of the features in `keep`."""
+        assert self.features is not None
+        if self.index is None:
+            return limits(self.features, self.gram, self.moments, self._linear(keep), self.before)
+        return self.index.hinges(np.flatnonzero(~np.isin(self.of_squares, list(hidden)).any(1)))
 
     def _linear(self, keep: np.ndarray) -> np.ndarray:
         """Those features in `keep` that are columns themselves."""
@@ -372,7 +342,9 @@ class Refits:
             if used > 0:
                 if watch:
                     self._last_gains += gains_of(model, used, self.owner)
-                result[rows, q] -= unit * model.predict(self.columns[rows], num_iteration=used, num_threads=1)
+                told = unit * model.predict(self.columns[rows], num_iteration=used, num_threads=1)
+                learnt = residual[self.fit, q]  # linear leaves can be steep: nothing beyond what was seen is predicted
+                result[rows, q] -= np.clip(told, learnt.min(), learnt.max())
             most = max(most, used)
         return result, most
 

@@ -114,13 +114,25 @@ class Basis:
             owners += [(self.owner[a][0], self.owner[b][0])] * (len(low[a]) * len(low[b]))
         return terms, owners
 
-    def _powers(self, x: np.ndarray, most: int) -> tuple[Terms, Owners]:
-        """Monomials of degree 2 and more, each as a factor times a monomial of one degree less.
+    def squares(self, x: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """(T, F) all columns, their squares and products, none if there are more than `most`; and (F, 2) the inputs
+        they belong to."""
+        plain, (terms, owners) = self._plain(), self._powers(x, most, 2)
+        if not terms:
+            return np.empty((len(x), 0)), np.empty((0, 2), int)
+        result = np.empty((len(x), len(plain) + len(terms)), order="F")
+        result[:, : len(plain)] = np.clip(x[:, plain], -POWER_REACH, POWER_REACH)
+        for f, term in enumerate(terms, len(plain)):
+            np.multiply(*term, out=result[:, f])
+        return result, np.array([*(self.owner[k] for k in plain), *owners], int)
+
+    def _powers(self, x: np.ndarray, most: int, largest: int = 5) -> tuple[Terms, Owners]:
+        """Monomials of degree 2 to `largest`, each as a factor times a monomial of one degree less.
 
         For smooth laws of few inputs, as in simulators; columns are clipped because of outliers.
         """
         plain = self._plain()
-        degree = max((d for d in range(2, 6) if math.comb(len(plain) + d, d) <= most), default=1)
+        degree = max((d for d in range(2, largest + 1) if math.comb(len(plain) + d, d) <= most), default=1)
         unit = {k: np.clip(x[:, k], -POWER_REACH, POWER_REACH) / 3 for k in plain}
         lower: list[tuple[np.ndarray, tuple[int, ...]]] = [(unit[k], (k,)) for k in plain]
         terms, owners = [], []

@@ -11,7 +11,7 @@ import numpy as np
 from cbm.data.mapped import MappedTransitions
 from cbm.data.runs import Runs, expanded
 from cbm.data.transitions import Transitions
-from cbm.discovery.last_action import action_numbers, last_actions
+from cbm.discovery.last_action import action_numbers, last_actions, unrecorded
 from cbm.discovery.settings import CONTINUED, FEWEST_UNITS, MOST_FITTED, MOST_NUMBERS, MOST_TESTED, Settings
 from cbm.errors import DataError
 
@@ -80,8 +80,8 @@ def _drawn_from_map(data: MappedTransitions, settings: Settings, seed: int) -> t
     if use == "off" or count < (CONTINUED * len(data) if use == "auto" else 1):
         return sample(data, affordable(data, settings), seed), None
     rows, before = data.places_of_continued(some_rows(continued, affordable(data, settings), seed))
-    part = data.select(rows)
-    return part, action_numbers(data.actions_at(before), data.factors)
+    part, last = data.select(rows), data.actions_at(before)
+    return part, action_numbers(last, data.factors) if use == "on" else unrecorded(part, last)
 
 
 def sample(data: Transitions, most: int, seed: int) -> Transitions:

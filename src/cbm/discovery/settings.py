@@ -208,6 +208,8 @@ CONSTANT = 1e-12  # variance, in units of the column's, below which a feature co
 
 # Refits
 BENDS = 15  # hinges on a linear prediction, for limits at which it is cut off
+INDEX_HINGES = 63  # hinges on a quadratic form of the inputs, for outcomes that are functions of a distance ...
+INDEX_OUTCOMES = 20  # ... and hinges of the function of the outcome that the form goes with
 MOST_HINGES = 31  # per column in refits; whatever is not fitted looks like an effect of all correlated inputs
 MOST_SINGLES = 400  # functions of single columns, over all columns together
 ROWS_PER_SINGLE = 20  # rows needed for each function beyond the usual number of hinges
