@@ -162,7 +162,8 @@ class _Part(Candidates):
 
     def _most_harmful(self, found: Evidence) -> int | None:
         """The candidate whose removal improves the model most, by more than chance; bundles stay whole."""
-        harm = {j: -found.delta[j] for j in self.candidates if j not in self.always and self.bundle[j] < 0}
+        staying = {self.own, *range(self.data.exogenous, self.data.inputs)}
+        harm = {j: -found.delta[j] for j in self.candidates if j not in staying and self.bundle[j] < 0}
         harm = {j: nats for j, nats in harm.items() if nats > max(HARMFUL * found.stderr[j], NEGLIGIBLE)}
         return max(harm, key=lambda j: harm[j]) if harm else None
 
