@@ -14,6 +14,8 @@ FIT_COLUMNS = 60
 """With more variables no model of the usual step is fitted, and plain steps are compared."""
 PRODUCT_COLUMNS = 12
 """With up to this many variables the model includes their products, since rotations are not linear."""
+SHORTEST = 5
+"""Rows that an episode has at least: jumps in quicker succession are a phase of the motion, such as a fast turn."""
 
 
 def find_jumps(obs: np.ndarray, next_obs: np.ndarray, action: np.ndarray) -> np.ndarray:
@@ -38,6 +40,8 @@ def find_jumps(obs: np.ndarray, next_obs: np.ndarray, action: np.ndarray) -> np.
         return np.empty(0, int)
     length = np.sqrt(np.mean((step[:, moving] / usual[moving]) ** 2, axis=1))
     far = np.flatnonzero(length > FAR * np.quantile(length, 0.5))
+    apart = np.diff(far, prepend=-SHORTEST, append=len(obs) + SHORTEST)
+    far = far[(apart[:-1] >= SHORTEST) & (apart[1:] >= SHORTEST)]
     return far if len(far) <= MOST * len(obs) else np.empty(0, int)
 
 
