@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg
 
 from cbm.discovery.regression import Basis, Gram
-from cbm.discovery.settings import BENDS, INDEX_HINGES, INDEX_OUTCOMES, RIDGES
+from cbm.discovery.settings import BENDS, BLOCK, INDEX_HINGES, INDEX_OUTCOMES, RIDGES
 
 
 class Bent:
@@ -47,22 +47,41 @@ class Index:
 
     Both are found together, in closed form, as the first canonical correlation of all squares and products of the
     inputs with a basis of functions of the outcome. Leaving an input out means leaving out its rows and columns.
+    Squares and products are computed block by block and never held for all rows.
     """
 
-    def __init__(self, squares: np.ndarray, y: np.ndarray):
-        """`squares` (T, F) are all columns, squares and products; `y` (n, 1) is the target of the training rows."""
-        self.squares, self.gram = squares, Gram.of(squares[: len(y)])
+    def __init__(self, basis: Basis, x: np.ndarray, most: int, y: np.ndarray):
+        """`x` (T, C) are the columns of `basis`; `y` (n, 1) is the target of the training rows, which come first.
+
+        If there are more than `most` squares and products, there is no form.
+        """
+        self.basis, self.x, self.most, n = basis, x, most, len(y)
+        self.owner = basis.squares(x[:1], most)[1]
         outcome = Basis.fit(y, np.zeros((1, 2), int), INDEX_OUTCOMES).features(y)[0]
         outcome = (outcome - outcome.mean(0)) / np.maximum(outcome.std(0), 1e-12)
-        self.moments = squares[: len(y)].T @ outcome
-        self.outcome = outcome.T @ outcome / len(y) + RIDGES[0] * np.eye(outcome.shape[1])
+        size = len(self.owner)
+        total, products, self.moments = np.zeros(size), np.zeros((size, size)), np.zeros((size, outcome.shape[1]))
+        for rows in self._blocks(n):
+            squares = basis.squares(x[rows], most)[0]
+            total += squares.sum(0)
+            products += squares.T @ squares
+            self.moments += squares.T @ outcome[rows]
+        self.gram = Gram(products - np.outer(total, total) / n, total / n, n)
+        self.outcome = outcome.T @ outcome / n + RIDGES[0] * np.eye(outcome.shape[1])
 
-    def hinges(self, keep: np.ndarray) -> np.ndarray:
-        """(T, B) hinges on the form of the features in `keep`."""
+    def hinges(self, hidden: set[int]) -> np.ndarray:
+        """(T, B) hinges on the form of the inputs that are not hidden."""
+        keep = np.flatnonzero(~np.isin(self.owner, list(hidden)).any(1))
         weights = self.gram.solve(self.moments, keep, RIDGES[0])
         explained = self.moments.T @ weights / self.gram.rows
         best = linalg.eigh((explained + explained.T) / 2, self.outcome)[1][:, -1:]
-        return _hinges(self.squares @ (weights @ best), self.gram.rows, INDEX_HINGES, True)
+        blocks = self._blocks(len(self.x))
+        form = np.concatenate([self.basis.squares(self.x[rows], self.most)[0] @ (weights @ best) for rows in blocks])
+        return _hinges(form, self.gram.rows, INDEX_HINGES, True)
+
+    @staticmethod
+    def _blocks(rows: int) -> list[slice]:
+        return [slice(start, min(start + BLOCK, rows)) for start in range(0, rows, BLOCK)]
 
 
 def _hinges(sums: np.ndarray, rows: int, hinges: int, linear: bool = False) -> np.ndarray:

@@ -107,7 +107,7 @@ class Forms:
         self.every = squares.shape[1] > 0
         if not self._promising(squares):
             return
-        bends = Index(squares, self.y[: self.n]).hinges(np.arange(squares.shape[1]))
+        bends = Index(self.basis, self.x, self.most, self.y[: self.n]).hinges(set())
         for ridge in dict.fromkeys((RIDGES[0], self.found.ridge)):
             self._offer(Structure(1, ridge, index=True), self._bent(1, bends, ridge))
 

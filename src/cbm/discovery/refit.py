@@ -71,13 +71,14 @@ class Refits:
 
     def _use(self, order: int) -> None:
         """Compute the features of an order and their Gram matrix."""
-        most = min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5)
-        self.features, self.of = self.basis.features(self.columns, order, most)
+        self.features, self.of = self.basis.features(self.columns, order, self._most())
         self.gram = Gram.of(self.features[: len(self.fit)])
         self.index: Index | None = None
-        if self.structure.index:
-            self.squares, self.of_squares = self.basis.squares(self.columns, most)
         self._set_moments()
+
+    def _most(self) -> int:
+        """Monomials at most: as many as were tried when the form was chosen."""
+        return min(MOST_POWERS, min(len(self.fit), CHOOSING) // 5)
 
     def _set_moments(self) -> None:
         if self.features is None:
@@ -85,7 +86,7 @@ class Refits:
         centred = self.y[: len(self.fit)] - self.mean
         self.moments = self.features[: len(self.fit)].T @ centred
         if self.structure.index:
-            self.index = Index(self.squares, self.y[: len(self.fit)])
+            self.index = Index(self.basis, self.columns, self._most(), self.y[: len(self.fit)])
 
     @property
     def full(self) -> np.ndarray:
@@ -322,7 +323,7 @@ class Refits:
         assert self.features is not None
         if self.index is None:
             return limits(self.features, self.gram, self.moments, self._linear(keep), self.before)
-        return self.index.hinges(np.flatnonzero(~np.isin(self.of_squares, list(hidden)).any(1)))
+        return self.index.hinges(hidden)
 
     def _linear(self, keep: np.ndarray) -> np.ndarray:
         """Those features in `keep` that are columns themselves."""

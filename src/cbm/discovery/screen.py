@@ -15,6 +15,7 @@ from cbm.discovery.dataset import Dataset
 from cbm.discovery.evidence import nats_lost
 from cbm.discovery.regression import Basis, solve_positive
 from cbm.discovery.settings import (
+    BLOCK,
     CONSTANT,
     HINGES,
     LOOK_ROUNDS,
@@ -25,8 +26,6 @@ from cbm.discovery.settings import (
     ROWS_PER_FEATURE,
 )
 from cbm.discovery.trees import Trees, gains_of
-
-BLOCK = 4096  # rows encoded at a time
 
 
 @dataclass(frozen=True)

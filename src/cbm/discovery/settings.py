@@ -182,6 +182,7 @@ MOST_TESTED = 20_000  # test rows of a model whose rows need hundreds of feature
 MOST_NUMBERS = 24_000_000  # rows times columns in memory at most, but no fewer rows than are fitted to and tested on
 
 # Screening of all inputs
+BLOCK = 4096  # rows whose features are computed at a time. More: more memory
 MOST_FEATURES = 4000  # of the closed form at most; wider logs get fewer hinges per column. More: slower, cubically
 RIDGE = 1e-8  # as a share of a feature's variance: enough to invert the Gram matrix of repeated columns
 MOST_SEEN = 64  # inputs shown to the trees; of more inputs, those that the closed form ranks highest
