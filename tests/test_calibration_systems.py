@@ -145,3 +145,30 @@ def test_twins_differ_by_a_percent_at_most() -> None:
     for one in (1, 6):
         gap = (data.obs[:, one] - data.obs[:, one + 1]).std() / data.obs[:, one].std()
         assert 0.0005 < gap < 0.02
+
+
+def test_a_cube_moves_sideways_only_in_the_hand() -> None:
+    data = KINDS["gripper"](0, 5000)
+    hand, opening, cube = data.obs[:, :3], data.obs[:, 3], data.obs[:, 4:7]
+    moved = (data.next_obs[:, 4:6] != cube[:, :2]).any(1)
+    assert 0.1 < moved.mean() < 0.6
+    assert (opening[moved] < 0.4).all() and (np.linalg.norm(hand - cube, axis=1)[moved] < 0.16).all()
+
+
+def test_few_parcels_are_dropped() -> None:
+    for seed in range(3):
+        dropped = KINDS["rare-counts"](seed, 15_000).next_obs[:, 5]
+        assert 0.01 < (dropped > 0).mean() < 0.15 and dropped.max() > 3
+
+
+def test_buffers_hold_the_last_actions() -> None:
+    data = KINDS["buffers"](0, 3000)
+    later = np.flatnonzero(data.episode[2:] == data.episode[:-2])
+    for k in (1, 2):
+        np.testing.assert_array_equal(data.obs[later + 2, k - 1], data.action[later + 2 - k, 0])
+
+
+def test_sensors_follow_what_the_rewards_read() -> None:
+    after = KINDS["distances"](0, 10_000).next_obs
+    for read, sensor in ((0, 12), (1, 13), (8, 14), (10, 15)):
+        assert 0.97 < abs(np.corrcoef(after[:, read], after[:, sensor])[0, 1]) < 0.9999

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.calibration import fields, gym, limits, machines, statistical, vessels
+from benchmarks.calibration import echoes, fields, gym, handling, limits, machines, statistical, vessels
 from benchmarks.calibration.system import Kind, kind_of, random_rewards, with_rewards
 from benchmarks.systems import linear_gaussian, sparse_nonlinear
 from cbm.data.transitions import Transitions
@@ -72,5 +72,9 @@ KINDS: dict[str, Kind] = {
     "overflow": kind_of(limits.tanks),
     "rounded": kind_of(limits.rounded),
     "harbour": kind_of(vessels.harbour),
+    "gripper": kind_of(handling.gripper),
+    "rare-counts": kind_of(handling.parcels),
+    "buffers": kind_of(echoes.sticky_valve),
+    "distances": kind_of(echoes.rover),
     "contact": Kind(contact),
 }
