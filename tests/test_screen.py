@@ -11,6 +11,7 @@ from cbm.data.factors import Factors, Variable
 from cbm.data.transitions import Transitions
 from cbm.discovery.dataset import Dataset, dynamics_dataset
 from cbm.discovery.last_action import last_actions
+from cbm.discovery.part import Part
 from cbm.discovery.regression import Basis
 from cbm.discovery.screen import additive, tree_gains
 from cbm.discovery.settings import Settings
@@ -69,9 +70,27 @@ def test_residuals_are_those_of_least_squares(plain: Dataset) -> None:
     rows = np.flatnonzero(plain.fold != 0)
     found = additive(plain, rows)
     basis = Basis.fit(plain.columns[rows], np.stack([plain.owner, plain.owner], 1))
-    features = np.column_stack([basis.features(plain.columns)[0], np.ones(len(plain.y))])
+    known = plain.columns[rows]
+    columns = np.clip(plain.columns, known.min(0), known.max(0))  # curves are not continued beyond what was seen
+    features = np.column_stack([basis.features(columns)[0], np.ones(len(plain.y))])
     expected = plain.y - features @ np.linalg.lstsq(features[rows], plain.y[rows], rcond=None)[0]
     assert found.residual == pytest.approx(expected, abs=1e-4)
+
+
+def test_rows_beyond_the_training_rows_are_moved_to_their_edge() -> None:
+    """Slow variables wander: new episodes are elsewhere, in so many rows that these cannot be left out."""
+
+    def step(s: np.ndarray, a: np.ndarray, rng: Rng) -> list[np.ndarray]:
+        return [s[:, k] + 0.5 * rng.normal(size=len(s)) for k in range(4)]
+
+    wandering = _log(step, "p q r s")
+    few = _dataset(wandering.select(np.flatnonzero(wandering.episode < 24)))
+    part = Part(few, additive(few, np.flatnonzero(few.fold != 0)), 0, 0, 0, True)
+    known, new = part.x[part.rows.fit], part.x[np.concatenate([part.rows.kept, part.rows.test])]
+    assert len(part.rows.test) == (few.fold == 0).sum()
+    assert (new >= known.min(0)).all() and (new <= known.max(0)).all()
+    original = few.columns[part.rows.test][:, :4]
+    assert 0.05 < (original != part.x[part.rows.test][:, :4]).any(1).mean() < 1
 
 
 def test_two_nearly_equal_columns_are_one_bundle() -> None:

@@ -49,7 +49,10 @@ class Part:
         self._use_rows(self.rows)
 
     def _use_rows(self, rows: Rows) -> None:
+        """New rows outside the range of the training rows are left out or, if these are many, moved to its edge."""
         self.rows = rows.inside(self.x)
+        seen, new = self.x[rows.fit], np.concatenate([self.rows.kept, self.rows.test])
+        self.x[new] = np.clip(self.x[new], seen.min(0), seen.max(0))
         self.cluster = np.unique(self.data.cluster[self.rows.test], return_inverse=True)[1]
 
     def _seen(self) -> list[int]:

@@ -72,12 +72,15 @@ def additive(data: Dataset, rows: np.ndarray, bundle: np.ndarray | None = None) 
     every = np.arange(len(data.y)) if whole else rows
     use = (_Fit.of(data, basis, every).excess(blocks) if whole else wald) * np.sqrt([2 * len(own) for own in blocks])
     nats = 0.5 * np.log1p(np.clip(use, 0, None) / len(every))
-    residual = fit.residual(data, basis)
+    low, high = data.columns[rows].min(0), data.columns[rows].max(0)
+    residual = fit.residual(data, basis, low, high)
     repeats = view.closely(REPETITION) >= 0
     last = np.zeros((0, 2))
     if whole and data.inputs > data.action + 1:
         hidden = np.concatenate([blocks[j] for j in (*np.flatnonzero(repeats), data.action + 1)])
-        last = _worth(residual, fit.without(hidden).residual(data, basis), np.setdiff1d(every, rows), data.cluster)
+        last = _worth(
+            residual, fit.without(hidden).residual(data, basis, low, high), np.setdiff1d(every, rows), data.cluster
+        )
     return Additive(wald, grouped, bundle, view.closely(OWN_VARIATION), nats, residual, repeats, last)
 
 
@@ -163,11 +166,12 @@ class _Fit:
         weights[own] = 0.0
         return replace(self, weights=weights)
 
-    def residual(self, data: Dataset, basis: Basis) -> np.ndarray:
+    def residual(self, data: Dataset, basis: Basis, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """(T, Q) of all rows; inputs beyond `low` and `high` (C,) count as there, since curves are not continued."""
         result = np.empty_like(data.y)
         for start in range(0, len(result), BLOCK):
             part = slice(start, start + BLOCK)
-            features = basis.features(data.columns[part])[0] - self.mean
+            features = basis.features(np.clip(data.columns[part], low, high))[0] - self.mean
             result[part] = data.y[part] - self.y_mean - features @ (self.weights * self.scale[:, None])
         return result
 

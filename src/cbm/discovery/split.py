@@ -21,7 +21,8 @@ class Rows:
 
     def inside(self, x: np.ndarray) -> Rows:
         """Without the new rows outside the range of the training rows, if these are few: how a curve continues there is
-        unknown, and one such row can outweigh all others. Where they are many, as with a slow drift, all stay."""
+        unknown, and one such row can outweigh all others. Where they are many, as with a slow drift, all stay, with
+        inputs moved to the edge of that range (`Part`)."""
         low, high = x[self.fit].min(0), x[self.fit].max(0)
         parts = [self.fit]
         for new in (self.kept, self.test):
