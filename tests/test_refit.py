@@ -8,7 +8,7 @@ import pytest
 from cbm.discovery.evidence import nats_lost
 from cbm.discovery.forms import Structure
 from cbm.discovery.refit import Refits
-from cbm.discovery.settings import FLOOR
+from cbm.discovery.settings import BEYOND, FLOOR
 from cbm.discovery.split import Rows
 from cbm.discovery.trees import Trees
 
@@ -99,6 +99,17 @@ def test_trees_predict_nothing_beyond_what_they_have_seen(x: np.ndarray, monkeyp
     monkeypatch.setattr(refits.trees, "train", lambda *_, **__: (Steep(), 1))
     span = refits.y.max() - refits.y.min()
     assert np.sqrt(refits.without({1})).max() <= 2 * span
+
+
+def test_closed_forms_hardly_leave_the_range_of_the_outcomes(x: np.ndarray) -> None:
+    """Products of several inputs may be of any size where the inputs meet in a new way."""
+    wild, rows = x.copy(), _rows()
+    wild[rows.test[:3]] = 50.0
+    refits = _refits(wild, x[:, 0] * x[:, 1] + x[:, 2])
+    low, high = refits.y[refits.fit].min(), refits.y[refits.fit].max()
+    told = (refits.y - refits.residual)[refits.test, 0]
+    assert low - BEYOND * (high - low) <= told.min() and told.max() <= high + BEYOND * (high - low)
+    assert np.median(refits.full) < 1e-6, "elsewhere the law is exact"
 
 
 def test_the_structure_of_another_fold_is_taken_as_it_is(x: np.ndarray) -> None:

@@ -19,6 +19,7 @@ from cbm.discovery.forms import Forms, Structure
 from cbm.discovery.regression import Basis, Gram, hinges_for
 from cbm.discovery.settings import (
     BETTER,
+    BEYOND,
     BOOST_ROUNDS,
     CAREFUL,
     CHOOSING,
@@ -305,7 +306,8 @@ class Refits:
         return float((residual[self.kept] ** 2).mean()) + FLOOR
 
     def _closed(self, structure: Structure, hidden: set[int], rows: slice = slice(None)) -> np.ndarray:
-        """(T, q) predictions of the closed form for some rows."""
+        """(T, q) predictions of the closed form for some rows, hardly beyond the outcomes that it was fitted to: where
+        inputs meet in a new way, products of many of them may be of any size."""
         if not structure.order:
             return np.broadcast_to(self.mean, self.y[rows].shape)
         keep = np.arange(len(self.of))
@@ -314,9 +316,12 @@ class Refits:
         assert self.features is not None
         if structure.bent or structure.index:
             fit = Bent(self.features, self.gram, self.moments, keep, self._bends(keep, hidden))
-            return self.mean + fit.predictions(self.y[: len(self.fit)] - self.mean, structure.ridge, rows)
-        weights = self.gram.solve(self.moments, keep, structure.ridge)
-        return np.asarray(self.features[rows] @ weights + (self.mean - self.gram.mean @ weights))
+            told = self.mean + fit.predictions(self.y[: len(self.fit)] - self.mean, structure.ridge, rows)
+        else:
+            weights = self.gram.solve(self.moments, keep, structure.ridge)
+            told = self.features[rows] @ weights + (self.mean - self.gram.mean @ weights)
+        low, high = self.y[self.fit].min(0), self.y[self.fit].max(0)
+        return np.asarray(np.clip(told, low - BEYOND * (high - low), high + BEYOND * (high - low)))
 
     def _bends(self, keep: np.ndarray, hidden: set[int]) -> np.ndarray:
         """(T, B) hinges on combinations of the features in `keep`."""

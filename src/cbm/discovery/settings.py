@@ -226,6 +226,7 @@ TAIL_DEGREES = 3.0  # degrees of freedom of Student's t distribution, used for r
 TAIL_WORTH = 0.02  # ... if it is worth this many nats per row
 TAME = 0.3  # share of the squared error in a thousandth of the rows above which outliers are drawn in
 FEW_OUTSIDE = 0.05  # if at most this share of new rows lies outside the fitted range, those rows are left out
+BEYOND = 0.1  # share of the range of an outcome by which predictions of closed forms may leave it
 FEW_FITTED = 10_000  # rows; with fewer, all boosting uses smaller steps
 CAREFUL = 2  # factor by which boosting steps shrink where rows are few, and when a weak effect is checked again
 BOOST_PATIENCE = 6  # boosting rounds without progress on validation rows
