@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cbm.discovery.dataset import Dataset
-from cbm.discovery.settings import FEW_OUTSIDE, MOST_FITTED, MOST_TESTED
+from cbm.discovery.settings import MOST_FITTED, MOST_OUTSIDE, MOST_TESTED
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,14 @@ class Rows:
     test: np.ndarray
 
     def inside(self, x: np.ndarray) -> Rows:
-        """Without the new rows outside the range of the training rows, if these are few: how a curve continues there is
-        unknown, and one such row can outweigh all others. Where they are many, as with a slow drift, all stay, with
-        inputs moved to the edge of that range (`Part`)."""
+        """Without the new rows outside the range of the training rows: how a curve continues there is unknown, and one
+        such row can outweigh all others. Where they are the majority, all stay, with inputs moved to the edge of that
+        range (`Part`); a law without noise would no longer hold exactly there."""
         low, high = x[self.fit].min(0), x[self.fit].max(0)
         parts = [self.fit]
         for new in (self.kept, self.test):
             within = ((x[new] >= low) & (x[new] <= high)).all(1)
-            parts.append(new[within] if within.mean() >= 1 - FEW_OUTSIDE else new)
+            parts.append(new[within] if within.mean() >= 1 - MOST_OUTSIDE else new)
         return Rows(*parts)
 
 
