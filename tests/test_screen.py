@@ -77,8 +77,9 @@ def test_residuals_are_those_of_least_squares(plain: Dataset) -> None:
     assert found.residual == pytest.approx(expected, abs=1e-4)
 
 
-def test_rows_beyond_the_training_rows_are_moved_to_their_edge() -> None:
-    """Slow variables wander: new episodes are mostly elsewhere, and these rows cannot all be left out."""
+def test_rows_beyond_the_training_rows_are_moved_to_their_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow variables wander: new episodes are elsewhere, in more rows than may be left out."""
+    monkeypatch.setattr("cbm.discovery.split.MOST_OUTSIDE", 0.05)
 
     def step(s: np.ndarray, a: np.ndarray, rng: Rng) -> list[np.ndarray]:
         return [s[:, k] + rng.normal(size=len(s)) for k in range(24)]
