@@ -242,9 +242,10 @@ def test_a_slow_reading_has_no_memory_and_what_is_carried_on_has() -> None:
 
 def test_the_candidate_that_harms_most_goes_first() -> None:
     found = Evidence(*(np.array(part) for part in (
-        [-0.2, -0.1, -0.3, -0.001, -0.4], [0.02, 0.02, 0.02, 0.02, 0.3], [2] * 5, [0.0] * 5, [0.0] * 5,
+        [-0.2, -0.1, -0.3, -0.001, -0.4], [0.02, 0.02, 0.02, 0.02, 0.02], [2] * 5, [0.0] * 5, [0.0] * 5,
     )))  # fmt: skip
-    part = SimpleNamespace(candidates=[0, 1, 2, 3, 4], always=[2], bundle=np.array([-1, -1, -1, -1, -1]))
+    data = SimpleNamespace(exogenous=4, inputs=5)  # input 4 is always in view, and input 2 is the variable's own past
+    part = SimpleNamespace(candidates=[0, 1, 2, 3, 4], own=2, data=data, bundle=np.array([-1, -1, -1, -1, -1]))
     assert _Part._most_harmful(part, found) == 0  # type: ignore[arg-type]
     part.bundle[0] = 0
     assert _Part._most_harmful(part, found) == 1  # type: ignore[arg-type]
