@@ -49,7 +49,7 @@ class Part:
         self._use_rows(self.rows)
 
     def _use_rows(self, rows: Rows) -> None:
-        """New rows outside the range of the training rows are left out or, if these are many, moved to its edge."""
+        """New rows outside the range of the training rows are left out or, if most are, moved to its edge."""
         self.rows = rows.inside(self.x)
         seen, new = self.x[rows.fit], np.concatenate([self.rows.kept, self.rows.test])
         self.x[new] = np.clip(self.x[new], seen.min(0), seen.max(0))
