@@ -101,7 +101,8 @@ def decide(
     large = _large(pooled)
     unclear = ~edge & (pooled.tested > 0) & (reach > least)
     doubtful = np.where(pooled.short, ASKED, DOUBTFUL)[:, None] if len(pooled.short) else DOUBTFUL
-    unclear &= (z > doubtful) | (reach > large[:, None]) | (delta >= np.maximum(bar * _without_misfit(pooled), least))
+    hidden = (delta > DOUBTFUL * _without_misfit(pooled)) & (reach > BLIND)  # not ruled out by what is not fitted
+    unclear &= (z > doubtful) | (reach > large[:, None]) | hidden
     if len(pooled.short) and pooled.given_all.size:  # with few rows, screening misses effects of the closed form
         unclear |= ~edge & pooled.short[:, None] & (pooled.tested == 0) & (pooled.given_all > DOUBTFUL * pooled.error)
     if settings.rule == "threshold":  # the paper's rule
@@ -141,7 +142,7 @@ def _large(pooled: Pooled) -> np.ndarray:
 
 
 def _without_misfit(pooled: Pooled) -> np.ndarray:
-    """(K, J) errors without most of the misfit: a cell that would be an edge with these is not ruled out."""
+    """(K, J) errors without most of the misfit, for effects that misfit hides without ruling them out."""
     misfit = _misfit(pooled)
     return np.maximum(np.sqrt(np.maximum(pooled.error**2 - misfit**2, 0.0)), misfit / LITTLE_MISFIT)
 
