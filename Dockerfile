@@ -6,7 +6,7 @@ COPY constraints.txt /build/
 RUN pip install --no-cache-dir -c /build/constraints.txt --index-url "$TORCH_INDEX" --extra-index-url https://pypi.org/simple torch
 COPY pyproject.toml README.md LICENSE /build/
 COPY src /build/src
-RUN pip install --no-cache-dir -c /build/constraints.txt '/build[tables,tasks]' && rm -rf /build
+RUN pip install --no-cache-dir -c /build/constraints.txt '/build[tables,hdf5,ros,mujoco]' && rm -rf /build
 RUN useradd --create-home user
 USER user
 WORKDIR /work

@@ -65,10 +65,10 @@ class Options:
     models: tuple[ModelName, ...] = ("implicit", "explicit", "demi")
     """Our models; may be empty."""
     baselines: bool = True
-    """Linear regression with Bonferroni, boosted trees with permutation importances, and PCMCI if tigramite is
-    installed, here or for the interpreter named by CBM_TIGRAMITE_PYTHON."""
+    """Whether to run linear regression with Bonferroni, boosted trees with permutation importances, and PCMCI if
+    tigramite is installed, here or for the interpreter named by CBM_TIGRAMITE_PYTHON."""
     abstractions: bool = True
-    """Learn the rewards too, and count the tasks whose abstraction is exactly right."""
+    """Whether to learn the rewards too, and to count the tasks whose abstraction is exactly right."""
     quick: bool = False
     """One small run of each, to check that everything works; not a measurement."""
     out: Path | None = None

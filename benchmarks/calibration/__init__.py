@@ -24,9 +24,10 @@ class Options:
     rows_scale: float = 1.0
     """Factor on the usual number of rows of each kind; at least 200 rows are used."""
     baselines: bool = True
-    """Linear regression, additive regression, boosted trees, and refits without each input (the slowest by far)."""
+    """Whether to run linear regression, additive regression, boosted trees, and refits without each input (the slowest
+    by far)."""
     discovery: bool = True
-    """Our own method; without it only the baselines are computed."""
+    """Whether to run our own method."""
     workers: int = 1
     """Processes that discovery may use; data sets and baselines are computed one after the other."""
     quick: bool = False

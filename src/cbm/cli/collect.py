@@ -60,7 +60,7 @@ class Options:
     """Number of distractors of each kind: this many driven by the action, and as many independent of it. Default: set
     by the world."""
     rescale: Flag = False
-    """Give every variable its own scale and offset, as sensors do."""
+    """Give every variable its own scale and offset, as sensors do (contact only)."""
     world_seed: MaybeInt = None
     """Seed of the world itself (for example, which distractor follows which part of the action). Default: 0."""
     option: Pairs = ()

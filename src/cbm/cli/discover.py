@@ -66,18 +66,19 @@ class Options(LogOptions):
     out: Path
     """Run directory, created if it does not exist."""
     model: ModelName = "implicit"
-    """implicit: contrastive critics (CBM).
-    explicit: Gaussian and categorical heads (CDL).
-    demi: a learned conditional critic."""
+    """implicit: refits decide, contrastive networks predict (CBM).
+    explicit: refits with one Gaussian of constant spread decide, Gaussian and categorical heads predict (CDL).
+    demi: a learned conditional critic decides, by --epsilon."""
     preset: Preset = "fast"
     """fast: for real use.
-    paper: the published networks and losses, much slower.
-    debug: tiny, for a quick test."""
+    paper: the published networks decide, by --epsilon; much slower, and with --model implicit only.
+    debug: tiny networks and fewer controls, for tests; for a quick look at a log use --minutes."""
     minutes: MaybeFloat = None
     """Time limit for the whole command. What is not settled by then is undecided, and the same command with more time
     continues from there. Default: none."""
     steps: MaybeInt = None
-    """Limit on work instead of time: number of measured targets (of updates, with --preset paper and --model demi)."""
+    """Limit on work instead of time: number of measured targets (of updates, with --preset paper and --model demi).
+    Not together with --minutes."""
     workers: MaybeInt = None
     """Number of single-threaded processes that share the work; the result does not depend on it. Default: one per
     core."""
@@ -95,11 +96,11 @@ class Options(LogOptions):
     {"required": [["cause", "effect"]], "forbidden": [["action", "light"]]}"""
     rule: Annotated[Rule | None, arg(help_behavior_hint="")] = None
     """How edges are decided.
-    calibrated: thresholds from inputs that cannot matter, with undecided cells.
+    calibrated: a threshold for each cell, from its error and a false discovery rate of 1 %, with undecided cells.
     threshold: a CMI of at least --epsilon, as in the paper.
-    Default: threshold with --preset paper, otherwise calibrated."""
+    Default: threshold with --preset paper or --model demi (which have no other), otherwise calibrated."""
     epsilon: MaybeFloat = None
-    """The threshold in nats; with the calibrated rule, the highest threshold that a cell can get. Default: 0.02."""
+    """The threshold of --rule threshold in nats; the calibrated rule does not use it. Default: 0.02."""
     reward_inputs: Literal["next-state", "state-action", "both"] = "next-state"
     """What a reward may depend on besides the action: the state after the step, the state before it, or both."""
     last_action: Literal["auto", "on", "off"] = "auto"

@@ -58,8 +58,8 @@ class Options:
     """
 
     env: Positional[str]
-    """Name of a built-in world (`cbm envs` lists them), or gymnasium:ID for any environment whose actions are a Box;
-    its only task is called reward."""
+    """Name of a built-in world (`cbm envs` lists them; not chemical, whose actions are discrete), or gymnasium:ID or
+    gymnasium:MODULE:ID for any environment whose actions are a Box; its only task is called reward."""
     out: Path
     """Run directory, created if it does not exist."""
     task: Repeated = ()
@@ -80,8 +80,8 @@ class Options:
     """Source of the reward's causes. run: the --dynamics run. learned: found while the policy learns. Default: run with
     --dynamics, otherwise learned."""
     model: MaybeText = None
-    """implicit or explicit, for the models learned alongside the policy. Default: as in the --dynamics run, or
-    implicit."""
+    """implicit or explicit, for the models learned alongside the policy; not with --dynamics, whose model is used.
+    Default: implicit."""
     pretrain: MaybePath = None
     """Log on which tia and denoised learn their dynamics before the first step."""
     preset: str = "laptop"

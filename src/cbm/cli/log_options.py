@@ -43,7 +43,8 @@ class LogOptions:
     rate: MaybeFloat = None
     """Rows per second of a ROS 2 bag. Default: the rate of the slowest topic used."""
     reader: MaybeText = None
-    """Format of the log, if its name does not show it: csv, parquet, arrow, lerobot, robomimic, d4rl, minari, ros."""
+    """Format of the log, if its name does not show it: npz, csv, tsv, parquet, arrow, lerobot, robomimic, d4rl, minari,
+    ros."""
     memory: MaybeText = None
     """Largest log to read into memory, such as 2GB. A larger table is memory-mapped on disk: discover keeps the map in
     .cbm-maps beside the run directory and reuses it. Default: half of the free memory."""
