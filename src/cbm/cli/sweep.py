@@ -82,8 +82,10 @@ def main(arguments: list[str]) -> None:
     inputs = Inputs()
     jobs = [job_of(cell, inputs, always, OUTPUT[options.command], options.memory) for cell in cells]
     with _owned(options.out, f"sweep {shlex.join(arguments)}") as lock:
-        _begin(options.out, options.command, words, options.seeds)
+        _check_owner(options.out, options.command)
         store = RunStore(options.out, lock, names_by_key(jobs, [cell.name for cell in cells]))
+        store.check_directories()
+        _write_config(options.out, options.command, words, options.seeds)
         failures = _run(options, jobs, inputs, store)
         rows = _finish(options.out, cells, jobs, store, failures)
     _tell(options, cells, rows, failures)
@@ -138,15 +140,18 @@ def _check_cells(command: str, cells: list[Cell]) -> list[str]:
     return always
 
 
-def _begin(out: Path, command: str, words: list[str], seeds: str) -> None:
+def _check_owner(out: Path, command: str) -> None:
     """Check that the directory belongs to the same command; more seeds or values may be added to it later."""
     file = out / "config.json"
     if file.is_file():
         config = read_json(file)
         if not isinstance(config, dict) or config.get("command") != "sweep" or config.get("of") != command:
             raise DataError(f"{out} holds something else than a sweep of `cbm {command}`; choose another directory")
+
+
+def _write_config(out: Path, command: str, words: list[str], seeds: str) -> None:
     content = {"command": "sweep", "of": command, "arguments": words, "seeds": seeds}
-    atomic_write_text(file, json.dumps(content, indent=1) + "\n")
+    atomic_write_text(out / "config.json", json.dumps(content, indent=1) + "\n")
 
 
 def _run(options: Options, jobs: list[Job], inputs: Inputs, store: RunStore) -> list[Failure]:

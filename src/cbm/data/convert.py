@@ -28,7 +28,7 @@ from cbm.data.readers.source import Fraction, Source
 from cbm.data.reading_notes import ReadingNotes
 from cbm.data.roles import FLAGS, Roles, Selection
 from cbm.data.runs import Runs, starts_of
-from cbm.data.series import Arrays, is_choice, is_contract
+from cbm.data.series import Arrays, described, is_choice, is_contract
 from cbm.data.statistics import Gathering, Levels
 from cbm.data.stream import Cells, transitions
 from cbm.data.transitions import Transitions, continue_each_other
@@ -41,10 +41,13 @@ _TYPES = {"episode": np.dtype(np.int64)} | dict.fromkeys(("continues", *FLAGS), 
 """Types of arrays that are not floats."""
 
 
-def map_folder(maps: Path, source: Path, roles: Roles) -> Path:
-    """Folder of the map of a source; maps for other roles are stored beside it."""
-    said = json.dumps([str(source.absolute()), asdict(roles)])
-    return maps / f"{source.stem}-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+def map_folder(maps: Path, source: Path, roles: Roles, state: list[list[Any]]) -> Path:
+    """Folder of the map of a source; maps for other roles, and of a source that has changed, are stored beside it."""
+    said = [
+        hashlib.sha256(json.dumps(part).encode()).hexdigest()
+        for part in ([str(source.absolute()), asdict(roles)], state)
+    ]
+    return maps / f"{source.stem}-{said[0][:12]}-{said[1][:8]}"
 
 
 def source_state(path: Path, files: list[Path]) -> list[list[Any]]:
@@ -76,6 +79,7 @@ def make_map(
         about = _convert(source, roles, temporary, memory, progress)
         atomic_write_text(temporary / ABOUT, json.dumps(about | {"schema": SCHEMA, "source": state}, indent=1) + "\n")
         _take_place(temporary, folder)
+        _remove_outdated(folder)
     except OSError as error:
         raise write_failed(folder, error) from error
     finally:
@@ -88,6 +92,14 @@ def sweep(maps: Path) -> None:
     for entry in maps.glob(".*.tmp"):
         name = _TEMPORARY.fullmatch(entry.name)
         if name is not None and entry.is_dir() and not is_alive(int(name[1])):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _remove_outdated(folder: Path) -> None:
+    """Maps of the same source, for the same roles, from before it changed. Who still reads one is told so."""
+    same = folder.name[: -len("-12345678")]
+    for entry in folder.parent.iterdir():
+        if entry != folder and entry.name[: -len("-12345678")] == same and entry.is_dir():
             shutil.rmtree(entry, ignore_errors=True)
 
 
@@ -191,11 +203,11 @@ class _Written:
                 arrays[name] = np.clip(arrays[name], -validate.LARGEST, validate.LARGEST)
 
         def checked(kinds: tuple[str, ...]) -> Transitions:
-            described = {"kinds": np.array(kinds)} | arrays | source.about
-            limit = described.get("discrete_actions")
+            told = {"kinds": np.array(kinds)} | arrays | described(source.about, selection)
+            limit = told.get("discrete_actions")
             if limit is not None and np.size(limit) == 1:  # values outside are searched for in all rows
-                described["action"] = np.clip(described["action"], 0, max(0, int(np.max(limit)) - 1))
-            return Transitions.from_arrays(described)
+                told["action"] = np.clip(told["action"], 0, max(0, int(np.max(limit)) - 1))
+            return Transitions.from_arrays(told)
 
         return checked
 

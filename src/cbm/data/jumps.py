@@ -25,6 +25,7 @@ def find_jumps(obs: np.ndarray, next_obs: np.ndarray, action: np.ndarray) -> np.
     """
     if len(obs) < 20:
         return np.empty(0, int)
+    obs, next_obs = obs.astype(float), next_obs.astype(float)  # booleans cannot be subtracted
     scale = obs.std(0)
     used = (scale > 0) & np.isfinite(scale)
     if not used.any():

@@ -23,11 +23,13 @@ from cbm.data.series import (
     CREDIBLE,
     NO_EPISODES,
     Steps,
+    check_not_shuffled,
     ended_rows,
     has_whole_episodes,
     named_columns,
     named_episodes,
     no_times,
+    not_alone,
     order_of,
     same_episode,
     whole_episodes,
@@ -35,6 +37,8 @@ from cbm.data.series import (
 )
 from cbm.errors import DataError
 
+SORTED_AT_ONCE = 1_000_000
+"""Rows on which to see whether a guessed clock is only out of order."""
 BYTES_TO_SORT = 64
 """Memory per row of a log whose episodes are mixed: these are sorted in memory, everything else is not."""
 
@@ -49,6 +53,8 @@ class Keys:
     complete: np.ndarray | None = None
     """(T,) whether a row has an episode."""
     time: np.ndarray | None = None
+    clear: np.ndarray | None = None
+    """(T,) whether no neighbouring row has the same time; None: none has."""
     order: np.ndarray | None = None
     """(T,) rows of the source; None: in their original order."""
     step: float | None = None
@@ -61,6 +67,7 @@ class Keys:
             part(self.episode, np.zeros(size, np.int64)),
             part(self.complete, np.ones(size, bool)),
             None if self.time is None else part(self.time, None),
+            part(self.clear, np.ones(size, bool)),
             part(self.order, np.arange(start, stop)),
         )
 
@@ -76,6 +83,7 @@ class KeyBlock:
     episode: np.ndarray
     complete: np.ndarray
     time: np.ndarray | None
+    clear: np.ndarray
     rows: np.ndarray
 
     def follows(self) -> np.ndarray:
@@ -83,7 +91,8 @@ class KeyBlock:
 
     def steps(self, step: float) -> Steps:
         assert self.time is not None
-        return Steps.of(np.diff(self.time), self.follows(), step)
+        found = Steps.of(np.diff(self.time), self.follows(), step)
+        return replace(found, even=found.even & self.clear[:-1] & self.clear[1:])
 
 
 def read_keys(
@@ -104,8 +113,12 @@ def read_keys(
     keys, selection = read.finish()
     if selection.next_obs:
         return keys, selection
-    keys = _arranged(keys, selection, folder, memory, understood)
-    return _timed(keys, selection, folder, understood)
+    arranged = _arranged(keys, selection, folder, memory, understood)
+    timed, clocked = _timed(arranged, selection, folder, understood)
+    if selection.time is not None and clocked.time is None:  # a guess that was wrong: the rows keep their order
+        understood.sorted_by_time = False
+        return replace(keys, time=None), clocked
+    return timed, clocked
 
 
 def _where(selection: Selection) -> str:
@@ -260,15 +273,42 @@ def _timed(keys: Keys, selection: Selection, folder: Path, understood: ReadingNo
             following += int(follows.sum())
     if not forward.rows:
         if selection.time_is_guess:
+            check_not_shuffled(selection, read_range(keys.time, 0, min(keys.rows, SORTED_AT_ONCE)))
             return replace(keys, time=None), without_time(selection, "it never increases")
         raise DataError(f"time column {selection.time!r} never increases from one row to the next")
     step = median(forward.mapped())
     even = sum(int(block.steps(step).even.sum()) for block in keys.blocks())
     if selection.time_is_guess and even < CREDIBLE * following:
+        check_not_shuffled(selection, read_range(keys.time, 0, min(keys.rows, SORTED_AT_ONCE)))
         return replace(keys, time=None), without_time(selection, "no even steps")
     understood.time, understood.step = selection.time, step
     for block in keys.blocks():
         block.steps(step).report(block.rows[:-1], understood)
     if understood.restarts and not selection.episode and understood.episode == NO_EPISODES:
         understood.episode = "time that goes back"
-    return replace(keys, step=step), selection
+    return _without_ambiguous(replace(keys, step=step), selection, folder, understood), selection
+
+
+def _without_ambiguous(keys: Keys, selection: Selection, folder: Path, understood: ReadingNotes) -> Keys:
+    """Mark rows that share their time with a neighbour, if there are any."""
+    if not understood.repeated:
+        return keys
+    assert keys.step is not None
+    clear = np.lib.format.open_memmap(folder / "clear-rows.npy", "w+", np.bool_, (keys.rows,))
+    clear[:] = True
+    first: tuple[int, int, float] | None = None
+    passed = 0
+    for block in keys.blocks():
+        assert block.time is not None
+        place = max(0, passed - 1)
+        stands = np.flatnonzero(block.steps(keys.step).stands)
+        clear[place + stands], clear[place + stands + 1] = False, False
+        if first is None and len(stands):
+            at = stands[0]
+            first = int(block.rows[at]), int(block.rows[at + 1]), float(block.time[at])
+        passed = place + len(block.rows)
+    clear.flush()
+    kept = sum(int(part.sum()) for part in blocks_of(clear))
+    if first is not None and (not kept or kept < CREDIBLE * keys.rows):
+        raise DataError(not_alone(selection, *first))
+    return replace(keys, clear=clear)

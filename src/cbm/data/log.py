@@ -88,7 +88,7 @@ def _mapped(source: str | os.PathLike[str], roles: Roles, limit: Limit) -> Log |
     if table is None or table.shape.cells * BYTES_A_CELL <= memory:
         return None
     state = convert.source_state(table.path, table.files)
-    folder = None if limit.maps is None else convert.map_folder(limit.maps, table.path, roles)
+    folder = None if limit.maps is None else convert.map_folder(limit.maps, table.path, roles, state)
     opened = None if folder is None else convert.stored_map(folder, state)
     if opened is None:
         place = folder or Path(tempfile.mkdtemp(prefix="cbm-map-")) / "map"

@@ -8,8 +8,10 @@ unpickled.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from io import FileIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -65,7 +67,7 @@ def read_rows(array: np.ndarray, index: np.ndarray) -> np.ndarray:
     begin = np.flatnonzero(np.concatenate([[True], np.diff(index) != 1])) if len(index) else index
     width = array.dtype.itemsize * int(np.prod(array.shape[1:]))
     target = rows.reshape(-1).view(np.uint8).data
-    with open(array.filename, "rb", buffering=0) as file:
+    with _opened(array.filename) as file:
         for first, last in pairwise([*begin.tolist(), len(index)]):
             file.seek(array.offset + int(index[first]) * width)
             part = target[first * width : last * width]
@@ -74,6 +76,13 @@ def read_rows(array: np.ndarray, index: np.ndarray) -> np.ndarray:
             if part.nbytes:
                 raise DataError(f"{array.filename} is shorter than it was")
     return rows
+
+
+def _opened(name: str | os.PathLike[str]) -> FileIO:
+    try:
+        return FileIO(name)
+    except FileNotFoundError:
+        raise DataError(f"{name} is gone: the log has changed, and another program has converted it anew") from None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -117,7 +117,7 @@ def select(header: Mapping[str, str], roles: Roles, known: Selection | None = No
         if known is not None:
             chosen.setdefault(role, _known(known, role))
         elif role not in chosen:
-            chosen[role], said = _guess(header, role, _claimed(chosen))
+            chosen[role], said = _guess(header, role, _claimed(chosen) | (set(roles.obs) & set(header)))
             guesses += said
     if not chosen["action"]:
         raise DataError(f"which columns are the action? say --action NAME; {_listing(header)}")

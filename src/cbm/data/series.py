@@ -73,7 +73,32 @@ def read_table(table: Table, selection: Selection, roles: Roles, reader: str) ->
     action = list(selection.action.values())
     names = {"names": np.array(list(selection.obs)), "action_names": np.array(list(selection.action))}
     discrete = _discrete(paired["action"], action, table.whole, is_contract(selection))
-    return Reading(paired | {"action": discrete} | names | table.about, understood)
+    return Reading(paired | {"action": discrete} | names | described(table.about, selection), understood)
+
+
+def described(about: Arrays, selection: Selection) -> Arrays:
+    """Descriptions of variables, for those selected and in their order. `about["of"]` names what they describe: a table
+    keeps the descriptions of all its variables."""
+    about = dict(about)
+    of = [str(name) for name in about.pop("of", np.array([], str))]
+    chosen = [column.removeprefix("obs:") for column in selection.obs.values()]
+    if chosen == of or not about:
+        return about
+    if not set(chosen) <= set(of):
+        return {}
+    places = [of.index(name) for name in chosen]
+    whole = len(chosen) == len(of)  # the true graph of some variables is not the graph of all, restricted to them
+    return {name: _taken(name, values, places) for name, values in about.items() if whole or not _is_truth(name)}
+
+
+def _is_truth(name: str) -> bool:
+    return name.startswith("truth")
+
+
+def _taken(name: str, values: np.ndarray, places: list[int]) -> np.ndarray:
+    if name == "truth":
+        return np.asarray(values[np.ix_(places, [*places, len(places)])])
+    return values if name == "discrete_actions" else np.asarray(values[places])
 
 
 def _presence(numbers: Arrays, roles: Roles, understood: ReadingNotes) -> dict[str, np.ndarray]:
@@ -145,7 +170,10 @@ def _paired(
     episode, complete = episode[order], complete[order]
     follows = same_episode(episode, complete)
     if time is not None:
-        episode, follows, selection = _timed(time[order], episode, follows, order, selection, understood)
+        episode, follows, clocked = _timed(time[order], episode, follows, order, selection, understood)
+        if clocked.time is None:  # a guess that was wrong: the rows keep their order
+            understood.sorted_by_time = False
+            return _paired(arrays, columns, clocked, present, understood)
     whole = follows & complete_pairs(present, selection, order)
     understood.dropped = int((follows & ~whole).sum())
     first = np.flatnonzero(whole)
@@ -284,18 +312,53 @@ def _timed(
     forward = follows & (steps > 0)
     if not forward.any():
         if selection.time_is_guess:
+            check_not_shuffled(selection, time)
             return episode, follows, without_time(selection, "it never increases")
         raise DataError(f"time column {selection.time!r} never increases from one row to the next")
     step = float(np.median(steps[forward]))
     found = Steps.of(steps, follows, step)
     if selection.time_is_guess and found.even.sum() < CREDIBLE * follows.sum():
+        check_not_shuffled(selection, time)
         return episode, follows, without_time(selection, "no even steps")
     understood.time, understood.step = selection.time, step
     found.report(order[:-1], understood)
+    if found.stands.any():
+        clear = alone_in_time(found.stands)
+        if not clear.any() or clear.mean() < CREDIBLE:
+            first = int(np.argmax(found.stands))
+            raise DataError(not_alone(selection, order[first], order[first + 1], float(time[first])))
+        found = replace(found, even=found.even & clear[:-1] & clear[1:])
     if found.back.any() and not selection.episode:
         episode = episode + np.concatenate([[0], np.cumsum(found.back)])
         understood.episode = "time that goes back" if understood.episode == NO_EPISODES else understood.episode
     return episode, found.even, selection
+
+
+def check_not_shuffled(selection: Selection, time: np.ndarray) -> None:
+    """Refuse rows that are in another order than a column which, sorted, is a perfect clock: pairs of neighbouring rows
+    would mean nothing."""
+    steps = np.diff(np.sort(time[np.isfinite(time)]))
+    step = np.median(steps) if len(steps) else 0.0
+    if not selection.episode and step > 0 and (np.abs(steps - step) <= TOLERANCE * step).mean() >= CREDIBLE:
+        raise DataError(
+            f"the rows are not in the order of {selection.time!r}, which seems to be their clock: sort the log by it, "
+            "or name it with --obs if it is part of the state"
+        )
+
+
+def alone_in_time(stands: np.ndarray) -> np.ndarray:
+    """(T,) whether no neighbouring row has the same time; `stands` (T-1,). Which row follows which is unknown there."""
+    return np.asarray(~(np.append(stands, False) | np.append(False, stands)))
+
+
+def not_alone(selection: Selection, row: int, other: int, time: float) -> str:
+    rows = f"rows {min(row, other)} and {max(row, other)}"
+    where = "in one episode " if selection.episode else ""
+    return (
+        f"most rows share their time with another row: {rows} {where}are both at {selection.time!r} {time:g}. If "
+        "several recordings are mixed, name the columns that tell them apart (--episode run robot); if the clock is "
+        "too coarse, name another one"
+    )
 
 
 @dataclass(frozen=True)
@@ -337,4 +400,4 @@ def is_choice(columns: list[str], low: int, high: int, contract: bool) -> bool:
 
 def is_contract(selection: Selection) -> bool:
     """Whether the columns are named as in our own layout."""
-    return any(":" in column for column in selection.obs.values())
+    return all(column.startswith("obs:") for column in selection.obs.values())

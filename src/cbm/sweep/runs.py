@@ -7,13 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
+from cbm.errors import DataError
 from cbm.jobs import Job, Store
 from cbm.jobs.store import unpacked
-from cbm.runs.files import read_json, write_failed
+from cbm.runs.directory import make_directories
+from cbm.runs.files import atomic_write_text, read_json, write_failed
 from cbm.runs.lock import Lock
 from cbm.sweep.tree import to_directory
 
-RUNS, RESULTS, FAILED = "runs", ".results", "failed"
+RUNS, RESULTS, FAILED, HOLDERS = "runs", ".results", "failed", ".holders"
 
 
 class RunStore(Store):
@@ -28,7 +30,24 @@ class RunStore(Store):
 
     def find(self, key: str) -> dict[str, np.ndarray] | None:
         """None also where the run directory was removed by hand: then its job runs again."""
-        return super().find(key) if self.directories[key].is_dir() else None
+        return super().find(key) if self.directories[key].is_dir() and self.holder(key) in (key, None) else None
+
+    def holder(self, key: str) -> str | None:
+        """The job whose result the run directory of a job holds; None: unknown."""
+        file = self._holder_file(key)
+        return file.read_text(encoding="utf-8").strip() if file.is_file() else None
+
+    def _holder_file(self, key: str) -> Path:
+        return self.directories[key].parent.parent / HOLDERS / f"{self.directories[key].name}.txt"
+
+    def check_directories(self) -> None:
+        """Refuse to overwrite runs made with other options, other data or another version."""
+        for key, directory in self.directories.items():
+            if directory.is_dir() and self.holder(key) not in (key, None):
+                raise DataError(
+                    f"{directory} holds a run with other options, of other data or of another version; choose another "
+                    "--out, or remove it"
+                )
 
     def put(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
         self.lock.check()
@@ -36,6 +55,8 @@ class RunStore(Store):
             to_directory(arrays, self.directories[key])
         except OSError as error:
             raise write_failed(self.directories[key], error) from error
+        make_directories(self._holder_file(key).parent)
+        atomic_write_text(self._holder_file(key), key + "\n")
         super().put(key, {name: arrays[name] for name in ("printed", "seconds")})
 
     def put_packed(self, key: str, data: bytes) -> None:

@@ -124,7 +124,16 @@ def from_table(table: Any, roles: Roles, reader: str) -> Reading:
     table = table.rename_columns(names)
     selection = select({field.name: kind_of(field.type) for field in table.schema}, roles)
     check_unique(names, selection.used())
+    check_lists(table, selection.used())
     return read_table(as_table(table, selection.used(), about), selection, roles, reader)
+
+
+def check_lists(table: Any, used: Sequence[str]) -> None:
+    """Say which row of a column in use has a list of another length."""
+    types = optional("pyarrow.types", "reading Arrow")
+    for name in used:
+        if types.is_nested(table.schema.field(name).type):
+            vectors(table.column(name), name)
 
 
 def as_table(table: Any, used: Sequence[str], about: Arrays) -> Table:
@@ -135,7 +144,10 @@ def as_table(table: Any, used: Sequence[str], about: Arrays) -> Table:
 def metadata(schema: Any) -> Arrays:
     """Arrays without columns in the table, as our own writers store them in its metadata."""
     about = json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}"))
-    return {name: np.array(about[name]) for name in about if is_metadata(name)}
+    found = {name: np.array(about[name]) for name in about if is_metadata(name)}
+    names = [column_name(name) for name in schema.names]
+    of = [name.removeprefix("obs:") for name in names if name.startswith("obs:")]
+    return found | {"of": np.array(of, str)} if found else found
 
 
 def kind_of(type_: Any) -> str:
@@ -155,15 +167,27 @@ def to_numpy(column: Any) -> np.ndarray:
     """Numbers with NaN for null (durations in seconds), datetime64, or objects."""
     types, pa = optional("pyarrow.types", "reading Arrow"), optional("pyarrow", "reading Arrow")
     if types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+        column = _decoded(column)
     if types.is_decimal(column.type) or (types.is_boolean(column.type) and column.null_count):
         column = column.cast(pa.float64() if types.is_decimal(column.type) else pa.uint8())
     values = np.asarray(column.to_numpy())
     return values / np.timedelta64(1, "s") if values.dtype.kind == "m" else values
 
 
+def _decoded(column: Any) -> Any:
+    """A column of choices as their values; Arrow cannot decode the short strings of polars itself."""
+    types, pa = optional("pyarrow.types", "reading Arrow"), optional("pyarrow", "reading Arrow")
+    if types.is_integer(column.type.value_type) or types.is_floating(column.type.value_type):
+        return column.cast(column.type.value_type)
+    parts = [
+        pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string())).dictionary_decode()
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(parts, pa.large_string())
+
+
 def flat(table: Any) -> Any:
-    """Split lists of equal length, and records, into separate columns."""
+    """Split lists of equal length, and records, into separate columns. Lists of different lengths stay as they are."""
     types, pa = optional("pyarrow.types", "reading Arrow"), optional("pyarrow", "reading Arrow")
     while any(types.is_struct(field.type) for field in table.schema):
         table = table.flatten()
@@ -173,7 +197,7 @@ def flat(table: Any) -> Any:
     for i, field in enumerate(table.schema):
         name = field.name
         lists = types.is_list(field.type) or types.is_large_list(field.type) or types.is_fixed_size_list(field.type)
-        if lists and kind_of(field.type.value_type) == NUMBER:
+        if lists and kind_of(field.type.value_type) == NUMBER and _is_even(table.column(i)):
             columns |= {
                 f"{name}_{k}": pa.chunked_array([part]) for k, part in enumerate(_places(table.column(i), name))
             }
@@ -182,6 +206,14 @@ def flat(table: Any) -> Any:
         else:
             columns[name] = table.column(i)
     return pa.table(columns)
+
+
+def _is_even(column: Any) -> bool:
+    """Whether all lists of a column have one length."""
+    compute = optional("pyarrow.compute", "reading Arrow")
+    lengths = compute.min_max(compute.list_value_length(column))
+    same = lengths["min"].as_py() == lengths["max"].as_py()
+    return bool(len(column)) and not column.null_count and same and bool(lengths["min"].as_py())
 
 
 def _places(column: Any, name: str) -> np.ndarray:

@@ -63,7 +63,8 @@ def opened(path: Path) -> Iterator[TextTable]:
 
 def _rows(lines: Iterator[str], separator: str) -> Iterator[list[str]]:
     """Lines that hold nothing are no rows."""
-    parsed = csv.reader(lines, delimiter=separator, skipinitialspace=separator != "\t")
+    # strict, since otherwise a quote that is never closed would take all further rows into one cell
+    parsed = csv.reader(lines, delimiter=separator, skipinitialspace=separator != "\t", strict=True)
     return (row for row in parsed if len(row) > 1 or (row and row[0].strip()))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -12,11 +14,12 @@ from cbm.data.readers import arrow
 from cbm.data.readers.common import check_memory, optional, reason
 from cbm.data.readers.source import Fraction, Shape, Source, natural_order
 from cbm.data.readers.tables import Arrays, check_header, check_unique, column_name
-from cbm.data.roles import Roles, select
+from cbm.data.roles import NUMBER, TEXT, Roles, select
 from cbm.data.series import Reading, read_table
 from cbm.errors import DataError
 
 SUFFIXES = (".parquet", ".pq")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 BUFFER = 1 << 20
 """Bytes read ahead of each column, so that a row group need not fit into memory."""
 BLOCK = 65_536
@@ -34,6 +37,48 @@ def files_of(path: Path) -> list[Path]:
     inside = [file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file()]
     shown = [f for f in inside if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts)]
     return sorted(shown, key=natural_order)
+
+
+def partition_of(path: Path, file: Path) -> dict[str, str]:
+    """Columns with one value in a whole file, from the names of its directories: `episode=3/part-0.parquet`."""
+    parts = file.relative_to(path).parts[:-1] if path.is_dir() else ()
+    pairs = [part.partition("=") for part in parts if "=" in part]
+    return {unquote(name): "" if value == _NO_VALUE else unquote(value) for name, _, value in pairs if name}
+
+
+class _Partitions:
+    """The columns that the names of directories add to those of the files."""
+
+    def __init__(self, path: Path, files: Sequence[Path]):
+        self.of = {file: partition_of(path, file) for file in files}
+        self.names = list(next(iter(self.of.values()), {}))
+        for file, values in self.of.items():
+            if list(values) != self.names:
+                said = [", ".join(map(repr, names)) or "none" for names in (values, self.names)]
+                raise DataError(
+                    f"{file.name} is in directories with the columns {said[0]}, the first file with {said[1]}"
+                )
+        cells = {name: [values[name] for values in self.of.values()] for name in self.names}
+        self.numbers = {name for name in self.names if all(map(_is_number, cells[name]))}
+
+    def without(self, kinds: Mapping[str, str]) -> None:
+        """A column that the files have themselves counts as there."""
+        self.names = [name for name in self.names if name not in kinds]
+
+    def kinds(self) -> dict[str, str]:
+        return {name: NUMBER if name in self.numbers else TEXT for name in self.names}
+
+    def arrays(self, file: Path, names: Sequence[str], rows: int) -> Arrays:
+        values = {name: self.of[file][name] for name in names if name in self.names}
+        numbers = self.numbers
+        return {n: np.full(rows, float(v)) if n in numbers else np.full(rows, v, object) for n, v in values.items()}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return "_" not in text and math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def read(path: Path, roles: Roles) -> Reading:
@@ -100,6 +145,7 @@ def source(path: Path, roles: Roles | None = None, progress: Fraction | None = N
     whole: set[str] = set()
     narrow: set[str] = set()
     rows, about, nested = 0, {}, False
+    partitions = _Partitions(path, files)
     for file in files:
         with parquet.ParquetFile(file) as opened:
             schema = _flat_schema(opened)
@@ -108,16 +154,18 @@ def source(path: Path, roles: Roles | None = None, progress: Fraction | None = N
         if not first:
             first, names, about = kinds, [column_name(name) for name in schema.names], arrow.metadata(schema)
             whole, narrow = set(kinds), set(kinds)
+            partitions.without(kinds)
         _check_same(first, kinds, file.name)
         whole &= arrow.whole_columns(schema)
         narrow &= arrow.narrow_columns(schema)
 
     def blocks(columns: Sequence[str], size: int) -> Iterator[Arrays]:
         for file in files:
-            yield from _blocks(parquet, file, columns, size, nested)
+            yield from _blocks(parquet, file, columns, size, nested, partitions)
         arrow.release()
 
-    return Source("parquet", rows, names, first, blocks, frozenset(whole), frozenset(narrow), about)
+    names, kinds = [*names, *partitions.names], {**first, **partitions.kinds()}
+    return Source("parquet", rows, names, kinds, blocks, frozenset(whole), frozenset(narrow), about)
 
 
 def _flat_schema(opened: Any) -> Any:
@@ -141,15 +189,20 @@ def _check_same(first: Mapping[str, str], kinds: Mapping[str, str], file: str) -
             raise DataError(f"column {name!r} holds {kind} in {file}, but {first[name]} in the first file")
 
 
-def _blocks(parquet: Any, file: Path, columns: Sequence[str], size: int, nested: bool) -> Iterator[Arrays]:
+def _blocks(
+    parquet: Any, file: Path, columns: Sequence[str], size: int, nested: bool, partitions: _Partitions
+) -> Iterator[Arrays]:
     pa = optional("pyarrow", "reading Parquet")
-    wanted = set(columns)
+    told = partitions.arrays(file, columns, 0)
+    inside = [name for name in columns if name not in told]
+    wanted = set(inside)
     try:
         with parquet.ParquetFile(file, buffer_size=BUFFER) as opened:
             raw = None if nested else [name for name in opened.schema_arrow.names if column_name(name) in wanted]
             for batch in opened.iter_batches(batch_size=size, columns=raw, use_threads=False):
                 table = pa.Table.from_batches([batch])
-                yield arrow.columns_of(arrow.flat(table) if nested else table, columns)
+                arrays = arrow.columns_of(arrow.flat(table) if nested else table, inside)
+                yield arrays | partitions.arrays(file, columns, batch.num_rows)
     except (DataError, GeneratorExit):
         raise
     except Exception as error:

@@ -17,6 +17,7 @@ _EMPTY = (
 )  # fmt: skip
 """How programs write that a cell has no value, in lower case."""
 _WORDS = {"true": 1.0, "false": 0.0} | dict.fromkeys(_EMPTY, np.nan)
+_WHOLE_ID = re.compile(r"[+-]?\d{1,15}(\.0*)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 
 
@@ -31,6 +32,10 @@ class TextColumn:
         self.filled = False
         self.keeps_text = is_possible(name, "episode", roles) or is_possible(name, "time", roles)
         self.whole = is_possible(name, "action", roles)  # only an action differs as an integer
+        named = {*roles.obs, *roles.action, *roles.reward, *roles.time}
+        self.numbers_episodes = is_possible(name, "episode", roles) and name not in named
+        self.whole_ids = True
+        """Whether episodes can be told apart by numbers: 1.1 and 1.10 are two names."""
         self.parts: list[np.ndarray] = []
         self.texts: list[Sequence[str]] = []
         self.bad: tuple[int, str] | None = None
@@ -45,8 +50,10 @@ class TextColumn:
         if self.bad is not None:
             return
         self.whole = self.whole and all(map(_is_whole, cells))
+        if self.numbers_episodes and self.whole_ids:
+            self.whole_ids = all(map(_is_whole_id, cells))
         try:
-            numbers = np.array(list(map(float, cells)))
+            numbers = _floats(cells)
         except ValueError:  # a word, an empty cell, or no number at all: look at each
             numbers = self._look(cells, start)
         self.filled = self.filled or not np.isnan(numbers).all()
@@ -71,7 +78,7 @@ class TextColumn:
         if self.decimal_commas and _DECIMAL_COMMA.fullmatch(text):
             self.comma = self.comma or text
             text = text.replace(",", ".")
-        return float(text)
+        return _floats([text])[0]
 
     def kind(self) -> str:
         if self.bad is not None:
@@ -82,8 +89,10 @@ class TextColumn:
         """A block of cells as numbers, or as text if any cell of the column is no number."""
         if self.bad is not None:
             return np.array([cell.strip() for cell in cells], object)
+        if self.numbers_episodes and not self.whole_ids:
+            return _ids(cells)
         try:
-            return np.array(list(map(float, cells)))
+            return _floats(cells)
         except ValueError:
             return self._look(cells, start)
 
@@ -102,11 +111,30 @@ class TextColumn:
         return f"{cell!r:.40} in row {row} is no number"
 
     def values(self, as_numbers: bool) -> np.ndarray:
+        if self.bad is None and self.numbers_episodes and not self.whole_ids and not as_numbers:
+            return _ids([cell for cells in self.texts for cell in cells])
         if self.bad is None:
             return np.concatenate(self.parts)
         if as_numbers:
             self.check_numbers()
         return np.array([cell.strip() for cells in self.texts for cell in cells], object)
+
+
+def _floats(cells: Sequence[str]) -> np.ndarray:
+    """Python also reads 1_10 as 110, which in a log is a name."""
+    if "_" in "".join(cells):
+        raise ValueError
+    return np.array(list(map(float, cells)))
+
+
+def _ids(cells: Sequence[str]) -> np.ndarray:
+    """Names of episodes as they are written; "" where there is none."""
+    texts = [cell.strip() for cell in cells]
+    return np.array(["" if text.lower() in _EMPTY else text for text in texts], object)
+
+
+def _is_whole_id(cell: str) -> bool:
+    return _WHOLE_ID.fullmatch(cell.strip()) is not None or cell.strip().lower() in _WORDS
 
 
 def _is_whole(cell: str) -> bool:
