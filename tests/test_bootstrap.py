@@ -56,13 +56,15 @@ def test_shares_are_in_the_graph_and_survive_a_file(tmp_path: Path) -> None:
         ({"edges": "x"}, "bootstrap.edges"),
         ({"rewards": {"r": {}}}, "bootstrap.rewards.r"),
         ({"rewards": None}, "bootstrap: expected"),
+        ({"rewards": {"q": {"certain": [0], "abstraction": [1]}}}, "unknown reward 'q'"),
+        ({"rewards": {"r": {"certain": [1], "abstraction": [0]}}}, "more often certain"),
     ],
 )
 def test_a_damaged_field_is_named(change: dict[str, object], message: str) -> None:
     good = {"replicates": 2, "edges": [[0.5, 1.0]], "rewards": {"r": {"certain": [1], "abstraction": [1]}}}
-    assert Bootstrap.from_json(good, 1).to_json() == good
+    assert Bootstrap.from_json(good, 1, ["r"]).to_json() == good
     with pytest.raises(DataError, match=message):
-        Bootstrap.from_json(good | change, 1)
+        Bootstrap.from_json(good | change, 1, ["r"])
 
 
 def test_the_tables_count_logs() -> None:

@@ -37,9 +37,22 @@ def test_the_command_line_comes_first(tmp_path: Path) -> None:
     assert (options.env, options.task, options.steps, options.certain_only) == ("contact", ("pick",), 20, True)
 
 
+def test_what_the_command_line_replaces_is_checked_too(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.toml", "minutes = '5'")
+    with pytest.raises(DataError, match="minutes: must be a number"):
+        parse(Discover, ["x.npz", "--config", path, "--out", "r", "--minutes", "3"], "discover")
+
+
+def test_there_is_one_file(tmp_path: Path) -> None:
+    paths = [write(tmp_path / name, "seed = 1") for name in ("a.toml", "b.toml")]
+    with pytest.raises(DataError, match="--config: given twice"):
+        parse(Discover, ["x.npz", "--out", "r", "--config", paths[0], f"--config={paths[1]}"], "discover")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("last-action = 'on'\nlast_action = 'off'", "'last-action' is there twice"),
         ("minuets = 5", "has no option 'minuets'; did you mean 'minutes'"),
         ("minutes = '5'", "minutes: must be a number, not '5'"),
         ("workers = 1.5", "workers: must be a whole number"),

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from cbm.errors import DataError
-from cbm.graph import CausalGraph, RewardGraph
+from cbm.graph import ActionEffect, CausalGraph, RewardGraph
 from cbm.graph.export import FORMATS, SUFFIXES, export, to_networkx
 from cbm.graph.rules import ancestors
 
@@ -62,9 +63,9 @@ def test_networkx_by_hand() -> None:
     assert dict(graph.nodes(data="kind")) == {
         "a": "state", "b": "state", "c": "state", "action": "action", "reward:win": "reward",
     }  # fmt: skip
-    assert graph.edges["action", "a"] == {"cmi": 0.25, "stderr": 0.05, "verdict": "edge"}
+    assert graph.edges["action", "a"] == {"cmi": 0.25, "stderr": 0.05, "verdict": "edge", "guess": True}
     assert graph.edges["b", "c"]["verdict"] == "undecided"
-    assert graph.edges["c", "reward:win"] == {"cmi": 0.75, "stderr": 0.1, "verdict": "edge"}
+    assert graph.edges["c", "reward:win"] == {"cmi": 0.75, "stderr": 0.1, "verdict": "edge", "guess": True}
 
 
 def test_networkx_ancestors_of_the_reward_are_the_abstraction() -> None:
@@ -72,6 +73,19 @@ def test_networkx_ancestors_of_the_reward_are_the_abstraction() -> None:
     assert nx.ancestors(to_networkx(graph), "reward:win") - {"action"} == set(graph.abstraction("win"))
     start = np.array([False, True, False])
     assert set(graph.names_of(ancestors(graph.adjacency, start))) == {"a", "b"}
+
+
+def test_doubt_and_the_action_are_exported() -> None:
+    """What minimal states keep is in every format: undecided links, and what a reward owes to the action."""
+    graph = make_graph()
+    verdict = graph.verdict.copy()
+    verdict[0, 2] = "undecided"
+    reward = replace(graph.rewards["win"], action=ActionEffect(1.5, 0.1, "edge", 0.05, ""))
+    doubtful = replace(graph, verdict=verdict, rewards={"win": reward})
+    network = to_networkx(doubtful)
+    assert network.edges["c", "a"]["verdict"] == "undecided" and not network.edges["c", "a"]["guess"]
+    assert network.edges["action", "reward:win"]["cmi"] == 1.5
+    assert '"c" -> "a"' in export(doubtful, "dot") and "action,reward:win,1.5,0.1,edge,1" in export(doubtful, "csv")
 
 
 def test_a_reward_may_have_the_name_of_a_variable() -> None:

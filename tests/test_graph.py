@@ -371,7 +371,28 @@ def test_a_decided_cell_has_no_reason() -> None:
     assert (replace(graph, verdict=make_graph().verdict).reason == "").all()
     weak = graph.stronger(0.1)
     assert weak.verdict[1, 3] == "none" and weak.reason[1, 3] == "" and weak.possible("push") == ()
-    assert weak.limit_of_detection[[0, 2, 3]].tolist() == [0.001, 0.002, 0.1], "what was left out was not ruled out"
+    assert weak.limit_of_detection[[0, 2, 3]].tolist() == [0.001, 0.002, 0.0]
+    assert weak.verdict[3, 4] == "undecided", "what was not settled, or cannot be told apart, may be of any size"
+
+
+@pytest.mark.parametrize(
+    ("reason", "settled", "stderr", "verdict"),
+    [
+        ("near the threshold", True, 0.01, "none"), ("near the threshold", True, 0.06, "undecided"),
+        ("near the threshold", False, 0.01, "undecided"),
+        ("hardly varies by itself: goes with x", True, 0.0, "undecided"),
+    ],
+)  # fmt: skip
+def test_doubt_is_not_cut_off_by_what_was_measured(reason: str, settled: bool, stderr: float, verdict: str) -> None:
+    graph = make_doubtful_graph()
+    every: dict[str, Any] = {
+        "reason": graph.reason.copy(),
+        "settled": graph.settled.copy(),
+        "stderr": graph.stderr.copy(),
+    }
+    for name, value in (("reason", reason), ("settled", settled), ("stderr", stderr)):
+        every[name][1, 3] = value
+    assert replace(graph, **every).stronger(0.1).verdict[1, 3] == verdict
 
 
 def test_score_counts() -> None:

@@ -153,6 +153,8 @@ def test_evaluate_in_and_out_of_distribution(run: Run, learned: Path) -> None:
     assert stored["episodes"] == 4 and stored["prediction"] is None
     last = (learned / "eval.csv").read_text().splitlines()[-1].split(",")
     assert found["in"]["return"] == pytest.approx(float(last[2]), rel=1e-5)  # the run's own last evaluation, again
+    run("evaluate", learned, "--episodes", 4)
+    assert json.loads((learned / "evaluation.json").read_text()) == stored, "what was measured before is kept"
 
 
 def test_evaluate_somewhere_else_with_another_seed(run: Run, learned: Path, tmp_path: Path) -> None:

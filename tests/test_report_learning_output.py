@@ -6,11 +6,13 @@ import csv
 import json
 import shlex
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from cbm.agents.settings import Td3Settings
 from cbm.cli.arguments import parse
 from cbm.errors import DataError
 from cbm.report import write_report
@@ -124,3 +126,16 @@ def test_commands_can_be_run_again(tmp_path: Path) -> None:
     assert options.dynamics == Path("runs/contact") and options.rewards is None and options.distractors == 20
     assert options.demonstrations is None and set(options.set) == {"episodes=20", "gamma=0.9"}
     assert options.option == ("horizon=100",) and options.method_option == ("inner=3",)
+
+
+def test_the_command_names_the_agent_and_what_it_left_out(tmp_path: Path) -> None:
+    from cbm.cli.learn import Options
+
+    settings = json.loads((write_run(tmp_path / "x") / "config.json").read_text())["settings"]
+    shared = {key: value for key, value in settings.pop("sac").items() if key in Td3Settings.__dataclass_fields__}
+    settings |= {"agent": "td3", "td3": {**asdict(Td3Settings()), **shared, "action_noise": 0.3}}
+    path = write_run(tmp_path / "run", config={"settings": settings, "certain_only": True})
+    words = shlex.split(compared(path)["runs"][0]["command"])[2:]
+    options = parse(Options, words, "learn")
+    assert options.agent == "td3" and options.certain_only and "action_noise=0.3" in options.set
+    assert not any(change.startswith("agent=") for change in options.set)

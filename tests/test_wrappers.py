@@ -19,7 +19,7 @@ from cbm.data.factors import Factors, Variable
 from cbm.envs.gym import GymWorld
 from cbm.envs.world import Policy, Rng, WorldBase
 from cbm.errors import DataError
-from cbm.graph import CausalGraph, RewardGraph
+from cbm.graph import ActionEffect, CausalGraph, RewardGraph
 
 needs_mujoco = pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="needs mujoco")
 
@@ -388,3 +388,18 @@ def test_other_mistakes() -> None:
 def test_spaces_without_columns(space: spaces.Space[Any]) -> None:
     with pytest.raises(DataError, match="is not supported"):
         AbstractionWrapper(Plain(space), [1, 1, 0])
+
+
+def test_factors_must_agree_with_the_order_of_a_dict() -> None:
+    one = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    env: Any = Plain(spaces.Dict(OrderedDict(a=one, b=one)))
+    env.factors = Factors((Variable("b"), Variable("a")), ("push",), None)
+    with pytest.raises(DataError, match="column 0 is 'b', but its Dict has 'a' there"):
+        AbstractionWrapper(env, [True, False])
+
+
+def test_a_reward_of_the_action_alone_says_so() -> None:
+    graph = graph_of(("a",), np.array([[True, False]]), {"r": np.array([False])})
+    reward = replace(graph.rewards["r"], action=ActionEffect(1.0, 0.1, "edge", 0.05, ""))
+    with pytest.raises(DataError, match="'r' depends on the action alone"):
+        AbstractionWrapper(Plain(spaces.Box(-1.0, 1.0, (1,), np.float32)), replace(graph, rewards={"r": reward}), "r")

@@ -60,6 +60,8 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
         box = _flat_space(env.observation_space)
         known, self.shown_context = _known_columns(env, len(box.low))
         in_keys = _factors_of_dict(env)
+        if known is not None and in_keys is not None:
+            _check_order((*known.names, *self.shown_context), in_keys.names)
         if isinstance(graph, str | os.PathLike):
             graph = CausalGraph.load(graph)
         if isinstance(graph, CausalGraph):
@@ -106,10 +108,25 @@ class AbstractionWrapper(gymnasium.ObservationWrapper[np.ndarray, Any, Any], gym
         return spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype)
 
 
+def _check_order(named: tuple[str, ...], in_keys: tuple[str, ...]) -> None:
+    """A Dict is flattened in the order of its keys; where it has the names of `factors`, they must agree."""
+    if set(named) == set(in_keys) and named != in_keys:
+        at = next(i for i, (name, key) in enumerate(zip(named, in_keys, strict=True)) if name != key)
+        raise DataError(
+            f"the environment's factors (and shown_context) say that column {at} is {named[at]!r}, but its Dict has "
+            f"{in_keys[at]!r} there: keys are flattened in Gymnasium's order"
+        )
+
+
 def _why_empty(graph: CausalGraph, reward: str | None, rule: Rule) -> str:
     if doubtful := graph.possible(reward, rule):
         return f"; nothing is certain, but without certain_only it keeps {len(doubtful)} that cannot be ruled out"
-    return f"; no cause of reward {reward!r} was found" if rule == "cbm" else ""
+    if rule != "cbm" or reward is None:
+        return ""
+    action = graph.rewards[reward].action
+    if action is not None and action.verdict == "edge":
+        return f"; reward {reward!r} depends on the action alone"
+    return f"; no cause of reward {reward!r} was found"
 
 
 def _flat_space(space: spaces.Space[Any]) -> spaces.Box:

@@ -15,6 +15,7 @@ from cbm.errors import DataError
 from cbm.graph import CausalGraph
 from cbm.graph.explain import action_sentence, explain
 from cbm.graph.rules import Rule
+from cbm.report.learning import is_learning_run
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,10 @@ def main(arguments: list[str]) -> None:
     if not 0 <= options.at_least < math.inf:
         raise DataError(f"--at-least must be a number of nats, 0 or more, got {options.at_least:g}")
     graph = CausalGraph.load(options.run).stronger(options.at_least)
-    explanation = explain(graph, _reward(graph, options), options.rule, certain_only=options.certain_only)
+    as_guessed = is_learning_run(options.run) and not options.certain_only  # its policies saw what the best guess says
+    explanation = explain(
+        graph, _reward(graph, options), options.rule, certain_only=options.certain_only, as_guessed=as_guessed
+    )
     if options.json:
         print_json(explanation.to_json())
         return

@@ -29,7 +29,10 @@ def with_config(options: type[T]) -> type[T]:
     """The same options, plus the two that read and write a file of options."""
     read = Annotated[
         Path | None,
-        arg(help="TOML file of options. The command line overrides it.", help_behavior_hint=""),
+        arg(
+            help="TOML file of options. The command line replaces its values, whole lists too.",
+            help_behavior_hint="",
+        ),
     ]
     written = Annotated[
         Path | None,
@@ -47,12 +50,14 @@ def with_config(options: type[T]) -> type[T]:
 
 def config_path(arguments: list[str]) -> Path | None:
     """The file given by `--config FILE` or `--config=FILE`, if there is one."""
+    found = []
     for place, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if name == "--config":
-            value = value if equals else next(iter(arguments[place + 1 : place + 2]), "")
-            return Path(value) if value else None
-    return None
+            found.append(value if equals else next(iter(arguments[place + 1 : place + 2]), ""))
+    if len(found) > 1:
+        raise DataError("--config: given twice; one file holds all options")
+    return Path(found[0]) if found and found[0] else None
 
 
 def defaults_from(options: type[T], path: Path, arguments: list[str], command: str) -> T:
@@ -63,8 +68,10 @@ def defaults_from(options: type[T], path: Path, arguments: list[str], command: s
     given = {flag.removeprefix("--").replace("-", "_") for flag in flags}
     values: dict[str, Any] = {}
     for entry in fields(options):  # type: ignore[arg-type]
-        if entry.name in content and entry.name not in given:
-            values[entry.name] = _converted(content[entry.name], hints[entry.name], f"{path}: {entry.name}")
+        told = entry.name in content
+        value = _converted(content[entry.name], hints[entry.name], f"{path}: {entry.name}") if told else None
+        if told and entry.name not in given:
+            values[entry.name] = value
         elif entry.default is MISSING and entry.default_factory is MISSING:
             values[entry.name] = tyro.MISSING
     known = [entry.name for entry in fields(options) if entry.name not in OWN]  # type: ignore[arg-type]
@@ -82,6 +89,9 @@ def _read(path: Path, command: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not a TOML file ({error})") from error
     keys = {key.replace("-", "_"): value for key, value in content.items()}
+    if len(keys) < len(content):
+        twice = next(key for key in content if "-" in key and key.replace("-", "_") in content)
+        raise DataError(f"{path}: {twice!r} is there twice, with - and with _")
     meant = keys.pop("command", command)
     if meant != command:
         raise DataError(f"{path}: holds options of `cbm {meant}`, not of `cbm {command}`")

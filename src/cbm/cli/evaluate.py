@@ -14,7 +14,7 @@ from cbm.cli.console import heading, print_json, show, show_table
 from cbm.cli.paths import check_file, made_directory
 from cbm.device import check_device, find_device
 from cbm.errors import DataError
-from cbm.runs.files import atomic_write_text
+from cbm.runs.files import atomic_write_text, read_json
 
 SHOWN = (1, 2, 5, 10, 20)
 
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> None:
     out = options.out or options.run / "evaluation.json"
     check_file(out, force=True)
     check_device(options.device)
-    result = _measured(options)
+    result = _with_earlier(_measured(options), out)
     with made_directory(out.parent):
         atomic_write_text(out, json.dumps(result, indent=1, allow_nan=False) + "\n")
     if options.json:
@@ -92,6 +92,20 @@ def _measured(options: Options) -> dict[str, Any]:
         log = None if options.data is None else Transitions.load(options.data, allow_constant=True)
         rows = predictions(found, log, options.updates, seed)
     return {"episodes": options.episodes, "seed": seed, "tasks": tasks, "prediction": rows}
+
+
+def _with_earlier(result: dict[str, Any], out: Path) -> dict[str, Any]:
+    """With what an earlier call measured on the same episodes and this one did not."""
+    earlier = read_json(out) if out.is_file() else None
+    if not isinstance(earlier, dict) or any(earlier.get(key) != result[key] for key in ("episodes", "seed")):
+        return result
+    tasks = {}
+    for name, now in result["tasks"].items():
+        found = earlier["tasks"].get(name) if isinstance(earlier.get("tasks"), dict) else None
+        before: dict[str, Any] = found if isinstance(found, dict) and found.get("in") == now["in"] else {}
+        kept = {key: before[key] for key in ("out", "replaced") if key in before and now["out"] is None}
+        tasks[name] = {**now, **kept}
+    return {**result, "tasks": tasks, "prediction": result["prediction"] or earlier.get("prediction")}
 
 
 def _show(options: Options, result: dict[str, Any], out: Path) -> None:

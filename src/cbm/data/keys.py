@@ -14,26 +14,21 @@ from typing import Any
 import numpy as np
 
 from cbm.data.cells import as_moments, earliest, numbers_of, seconds_since
+from cbm.data.clock import CREDIBLE, Steps, check_not_shuffled, no_times, not_alone, without_time
 from cbm.data.mapped import block_rows, blocks_of, read_range
 from cbm.data.npy import NpyWriter, median
 from cbm.data.readers.source import Fraction, Source
 from cbm.data.reading_notes import ReadingNotes
 from cbm.data.roles import Selection
 from cbm.data.series import (
-    CREDIBLE,
     NO_EPISODES,
-    Steps,
-    check_not_shuffled,
     ended_rows,
     has_whole_episodes,
     named_columns,
     named_episodes,
-    no_times,
-    not_alone,
     order_of,
     same_episode,
     whole_episodes,
-    without_time,
 )
 from cbm.errors import DataError
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cbm.data.cells import numbers_of, such_rows, times
+from cbm.data.clock import CREDIBLE, Steps, alone_in_time, check_not_shuffled, no_times, not_alone, without_time
 from cbm.data.factors import MAX_CATEGORIES
 from cbm.data.jumps import find_jumps
 from cbm.data.reading_notes import ReadingNotes
@@ -22,11 +23,7 @@ from cbm.errors import DataError
 
 Arrays = dict[str, np.ndarray]
 
-TOLERANCE = 0.5
-"""Tolerance of the distance between neighbouring rows, as a share of a step."""
 NO_EPISODES = "no episode column"
-CREDIBLE = 0.5
-"""A guessed time column that would leave out more than this share of the pairs is rejected."""
 
 
 @dataclass(frozen=True)
@@ -279,16 +276,6 @@ def _clock(columns: Mapping[str, np.ndarray], selection: Selection) -> tuple[np.
         return None, without_time(selection, no_times(name, error))
 
 
-def no_times(name: str, error: DataError) -> str:
-    """Why a guessed column is no clock: the first cell that is neither a number nor a date."""
-    return str(error).removeprefix(f"column {name!r}").removeprefix(", ").strip()
-
-
-def without_time(selection: Selection, why: str) -> Selection:
-    guesses = tuple(guess for guess in selection.guesses if not guess.startswith("time: "))
-    return replace(selection, time=None, guesses=guesses, ignored=selection.ignored | {str(selection.time): why})
-
-
 def order_of(
     episode: np.ndarray, time: np.ndarray | None, selection: Selection, understood: ReadingNotes
 ) -> np.ndarray:
@@ -332,56 +319,6 @@ def _timed(
         episode = episode + np.concatenate([[0], np.cumsum(found.back)])
         understood.episode = "time that goes back" if understood.episode == NO_EPISODES else understood.episode
     return episode, found.even, selection
-
-
-def check_not_shuffled(selection: Selection, time: np.ndarray) -> None:
-    """Refuse rows that are in another order than a column which, sorted, is a perfect clock: pairs of neighbouring rows
-    would mean nothing."""
-    steps = np.diff(np.sort(time[np.isfinite(time)]))
-    step = np.median(steps) if len(steps) else 0.0
-    if not selection.episode and step > 0 and (np.abs(steps - step) <= TOLERANCE * step).mean() >= CREDIBLE:
-        raise DataError(
-            f"the rows are not in the order of {selection.time!r}, which seems to be their clock: sort the log by it, "
-            "or name it with --obs if it is part of the state"
-        )
-
-
-def alone_in_time(stands: np.ndarray) -> np.ndarray:
-    """(T,) whether no neighbouring row has the same time; `stands` (T-1,). Which row follows which is unknown there."""
-    return np.asarray(~(np.append(stands, False) | np.append(False, stands)))
-
-
-def not_alone(selection: Selection, row: int, other: int, time: float) -> str:
-    rows = f"rows {min(row, other)} and {max(row, other)}"
-    where = "in one episode " if selection.episode else ""
-    return (
-        f"most rows share their time with another row: {rows} {where}are both at {selection.time!r} {time:g}. If "
-        "several recordings are mixed, name the columns that tell them apart (--episode run robot); if the clock is "
-        "too coarse, name another one"
-    )
-
-
-@dataclass(frozen=True)
-class Steps:
-    """(T-1,) booleans: how time changes from a row to the next of its episode."""
-
-    even: np.ndarray
-    """By one step, within the tolerance: these rows are paired."""
-    back: np.ndarray
-    skips: np.ndarray
-    stands: np.ndarray
-
-    @classmethod
-    def of(cls, steps: np.ndarray, follows: np.ndarray, step: float) -> Steps:
-        even = follows & (steps > 0) & (np.abs(steps - step) <= TOLERANCE * step)
-        back = follows & (steps < 0)
-        return cls(even, back, follows & ~even & ~back & (steps != 0), follows & (steps == 0))
-
-    def report(self, rows: np.ndarray, understood: ReadingNotes) -> None:
-        """Record the rows after which time is irregular."""
-        understood.note("gaps", rows[self.skips])
-        understood.note("repeated", rows[self.stands])
-        understood.note("restarts", rows[self.back])
 
 
 def _discrete(action: np.ndarray, columns: list[str], whole: frozenset[str], contract: bool) -> np.ndarray:

@@ -33,9 +33,8 @@ from cbm.discovery.settings import (
     SURE_WITHOUT_NOISE,
     Settings,
 )
-from cbm.graph.reward import UNSETTLED
+from cbm.graph.reward import NEAR, UNSETTLED
 
-NEAR = "near the threshold"
 FEW = "too few rows"
 MISFITTED = "smaller than what models do not fit"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cbm.errors import DataError
+from cbm.errors import DataError, unknown_name
 
 Shares = NDArray[np.float64]
 
@@ -36,7 +37,7 @@ class Bootstrap:
         }
 
     @classmethod
-    def from_json(cls, data: Any, variables: int) -> Bootstrap:
+    def from_json(cls, data: Any, variables: int, rewards: Collection[str]) -> Bootstrap:
         """A DataError names the field that is wrong."""
         if not isinstance(data, dict) or not isinstance(data.get("rewards"), dict):
             raise DataError("bootstrap: expected an object with replicates, edges and rewards")
@@ -45,9 +46,13 @@ class Bootstrap:
             raise DataError("bootstrap.replicates: expected a whole number of at least 1")
         found: dict[str, dict[str, Shares]] = {"certain": {}, "abstraction": {}}
         for name, entry in data["rewards"].items():
+            if name not in rewards:
+                raise unknown_name("bootstrap.rewards: unknown reward", name, rewards)
             for key, shares in found.items():
                 value = entry.get(key) if isinstance(entry, dict) else None
                 shares[name] = _shares(value, (variables,), f"bootstrap.rewards.{name}.{key}")
+            if (found["certain"][name] > found["abstraction"][name]).any():
+                raise DataError(f"bootstrap.rewards.{name}: more often certain than in the minimal state")
         edges = _shares(data.get("edges"), (variables, variables + 1), "bootstrap.edges")
         return cls(replicates, edges, **found)
 

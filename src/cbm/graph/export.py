@@ -46,6 +46,8 @@ def _cells(graph: CausalGraph) -> Iterator[Row]:
         for j, cause in enumerate(graph.variables):
             numbers = float(reward.cmi[j]), float(reward.stderr[j])
             yield cause, REWARD_PREFIX + name, *numbers, str(reward.verdict[j]), cause in reward.parents
+        if (action := reward.action) is not None:
+            yield ACTION, REWARD_PREFIX + name, action.cmi, action.stderr, action.verdict, action.verdict == "edge"
 
 
 def _nodes(graph: CausalGraph) -> list[tuple[str, str]]:
@@ -55,15 +57,18 @@ def _nodes(graph: CausalGraph) -> list[tuple[str, str]]:
 
 
 def to_networkx(graph: CausalGraph) -> nx.DiGraph:
-    """Edges cause -> effect with cmi, stderr and verdict; nodes have a kind: state, action or reward."""
+    """Edges cause -> effect with cmi, stderr and verdict; nodes have a kind: state, action or reward.
+
+    Undecided links are edges too, since minimal states keep them; `guess` says whether they are in the best guess.
+    """
     import networkx as nx
 
     result = nx.DiGraph()
     for name, kind in _nodes(graph):
         result.add_node(name, kind=kind)
     for cause, effect, cmi, stderr, verdict, present in _cells(graph):
-        if present:
-            result.add_edge(cause, effect, cmi=cmi, stderr=stderr, verdict=verdict)
+        if present or verdict == "undecided":
+            result.add_edge(cause, effect, cmi=cmi, stderr=stderr, verdict=verdict, guess=present)
     return result
 
 
@@ -104,7 +109,7 @@ def _dot(graph: CausalGraph) -> str:
     for name, kind in _nodes(graph):
         lines.append(f"  {_dot_string(name)} [{_DOT_STYLE[kind]}];")
     for cause, effect, cmi, _, verdict, present in _cells(graph):
-        if present:
+        if present or verdict == "undecided":
             style = ", style=dashed" if verdict == "undecided" else ""
             lines.append(f'  {_dot_string(cause)} -> {_dot_string(effect)} [label="{cmi:.3g}"{style}];')
     return "\n".join([*lines, "}", ""])

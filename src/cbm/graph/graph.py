@@ -33,7 +33,7 @@ from cbm.graph.checks import (
 )
 from cbm.graph.display import plot_matrix, report_html, summary_of
 from cbm.graph.json_format import ACTION, REWARD_PREFIX, SCHEMA, graph_from_json, graph_to_json, variable_names
-from cbm.graph.reward import UNSETTLED, ActionEffect, RewardGraph
+from cbm.graph.reward import NEAR, UNSETTLED, ActionEffect, RewardGraph
 from cbm.graph.rules import RULES, Rule, ancestors, cbm_abstraction, cdl_abstraction
 from cbm.graph.scores import Score, compare
 from cbm.runs.files import atomic_write_text, layout, read_json
@@ -135,11 +135,14 @@ class CausalGraph:
         """The same without effects of fewer nats; what a variable does to its own future stays.
 
         A state that follows from it is smaller, and loses what those effects say. Zero: the graph as it is, with edges
-        that knowledge demands and the data do not show.
+        that knowledge demands and the data do not show. Undecided cells stay, whatever was measured, unless they were
+        settled and an effect of so many nats is all but ruled out.
         """
         if nats <= 0:
             return self
-        weak = (self.cmi < nats) & ~np.eye(len(self), len(self) + 1, dtype=bool)
+        measured = self.settled & (self.reason == NEAR) & (self.cmi + 2 * self.stderr < nats)
+        weak = np.where(self.verdict == "undecided", measured, self.cmi < nats)
+        weak &= ~np.eye(len(self), len(self) + 1, dtype=bool)
         left_out, limit = weak & (self.verdict != "none"), self.limit_of_detection
         return replace(
             self,

@@ -128,7 +128,7 @@ def graph_from_json(data: Any) -> dict[str, Any]:
     if "reason" in data:
         fields["reason"] = _read_reasons(data["reason"], "reason", variables, (*variables, ACTION))
     if data.get("bootstrap") is not None:
-        fields["bootstrap"] = Bootstrap.from_json(data["bootstrap"], len(variables))
+        fields["bootstrap"] = Bootstrap.from_json(data["bootstrap"], len(variables), list(rewards))
     return fields
 
 

@@ -30,6 +30,7 @@ TextArray = NDArray[np.str_]
 
 
 UNSETTLED = "not settled before the ceiling"
+NEAR = "near the threshold"
 """The reason of a cell that was left open for want of time, and not by the data."""
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from typing import Any
 
+from cbm.agents.settings import as_agent
 from cbm.errors import DataError
 from cbm.learning.settings import preset
 from cbm.report.learning import LearningRun
@@ -24,6 +26,8 @@ def command(run: LearningRun) -> str:
     words += ["--together"] if config.get("together") is True else []
     words += ["--method", run.method]
     defaults = {"dynamics": None, "rewards": "run" if config.get("dynamics") else "learned", "model": "implicit"}
+    words += [] if _agent(run) == "sac" else ["--agent", _agent(run)]
+    words += ["--certain-only"] if config.get("certain_only") is True else []
     for key in ("dynamics", "pretrain", "rewards", "model", "preset", "steps"):
         value = config.get(key)
         if value is not None and value != defaults.get(key):
@@ -42,17 +46,24 @@ def _changes(run: LearningRun) -> list[str]:
     try:
         world = "" if run.world.startswith("gymnasium:") else run.world
         usual: dict[str, Any] = {}
-        flatten(preset(run.config.get("preset", ""), world, run.tasks[0]).to_json(), "", usual)
+        settings = preset(run.config.get("preset", ""), world, run.tasks[0])
+        flatten(replace(settings, agent=as_agent(settings.agent, _agent(run))).to_json(), "", usual)
     except DataError:  # a preset of another version: nothing can be said about its settings
         return []
     values: dict[str, Any] = {}
     flatten(run.config.get("settings"), "", values)
     words = []
     for key, value in values.items():
-        if key in usual and usual[key] != value:
+        if key != "agent" and key in usual and usual[key] != value:
             flag = ["--demonstrations", _text(value)] if key == "demonstrations" else ["--set", f"{key}={_text(value)}"]
             words += flag
     return words
+
+
+def _agent(run: LearningRun) -> str:
+    settings = run.config.get("settings")
+    name = settings.get("agent") if isinstance(settings, dict) else None
+    return name if isinstance(name, str) else "sac"
 
 
 def _entries(config: dict[str, Any], key: str) -> list[tuple[str, Any]]:
