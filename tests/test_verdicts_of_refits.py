@@ -214,9 +214,9 @@ def test_where_there_is_no_noise_misfit_is_an_error_that_rows_do_not_lessen(left
     assert found.limit_error[0] == pytest.approx(misfit, abs=3e-5)
 
 
-@pytest.mark.parametrize(("unfitted", "rows", "error"), [(0.09, 20_000, 0.0), (0.4, 20_000, 0.04), (0.4, 500, 0.0)])
+@pytest.mark.parametrize(("unfitted", "rows", "error"), [(0.09, 20_000, 0.0), (0.4, 20_000, 0.1), (0.4, 500, 0.0)])
 def test_what_more_rows_make_smaller_is_no_noise(unfitted: float, rows: int, error: float) -> None:
-    """A tenth of what twice the rows gain is doubt, unless rows are few: then more of them help anything."""
+    """A quarter of what twice the rows gain is doubt, unless rows are few: then more of them help anything."""
     part = _part([0.3, 0.0], stderr=1e-6)
     part["loss"], part["unfitted"] = np.array([0.01, 1.0, rows, 0.01]), np.array(unfitted)
     assert _pool([[part, part, part]], 2, [3]).error == pytest.approx(error, abs=3e-5)

@@ -17,6 +17,7 @@ from cbm.discovery.settings import (
     FLOOR,
     FOUND,
     MOST_CANDIDATES,
+    MOST_SIGNS,
     MOST_TESTED,
     NEGLIGIBLE,
     PAIRED,
@@ -53,10 +54,19 @@ class Candidates(Part):
         return trees
 
     def _pairs(self) -> np.ndarray:
-        """(J,) z-score of the clearest product of each input with another, in the residual of the closed form."""
+        """(J,) z-score of the clearest product of each input with another, or with two others if all have two values,
+        in the residual of the closed form."""
         plain = np.flatnonzero((self.owner[:, 0] == self.owner[:, 1]) & (self.owner[:, 0] < self.data.inputs))
         x = self.x[np.ix_(self.rows.fit, plain)]
-        return product_scores(x, self.owner[plain, 0], self.residual[self.rows.fit], len(self.wald))
+        owner, left = self.owner[plain, 0], self.residual[self.rows.fit]
+        best = product_scores(x, owner, left, len(self.wald))
+        signs = [c for c in range(x.shape[1]) if len(np.unique(x[:1000, c])) == 2 and len(np.unique(x[:, c])) == 2]
+        for c in signs if len(signs) <= MOST_SIGNS else ():
+            others = [k for k in signs if owner[k] != owner[c]]
+            three = product_scores(x[:, others], owner[others], left * x[:, [c]], len(self.wald))
+            best[owner[c]] = max(best[owner[c]], three.max(initial=0.0))
+            best = np.maximum(best, three)
+        return best
 
     def _first_gains(self, trees: Trees) -> np.ndarray:
         """(J,) gain of each input in trees on the residual of the closed form; zero if that residual is rounding."""

@@ -321,7 +321,8 @@ def _tabulated(targets: list[list[_Part]], rows: int) -> dict[str, np.ndarray]:
                 part += [place] * piece.y.shape[1]
                 discrete.append(piece.discrete)
                 some = slice(None) if piece.within is None else piece.within
-                unit.append(0.0 if piece.before is None else piece.before.std() / max(piece.y[some].std(), 1e-300))
+                scale = piece.y[some].std()  # zero for a clock: what always changes alike is no question
+                unit.append(0.0 if piece.before is None or not scale else piece.before.std() / scale)
             share[k, places[key]] = 1.0 if piece.within is None else piece.within.mean()
     return {
         "y": np.stack(columns, 1) if columns else np.zeros((rows, 0)), "part": np.array(part, int),

@@ -27,10 +27,10 @@ from cbm.discovery.settings import (
     HARMFUL,
     LITTLE,
     MOST_ADDED,
+    MOST_MISFIT,
     NEGLIGIBLE,
     NOISY,
     OWN_VARIATION,
-    PAST_MISFIT,
     PLANTED,
     SHOWN,
     SPREAD_ROUNDS,
@@ -228,7 +228,7 @@ class _Part(Candidates):
         found.tested[j] = 2
         spread = ((value.y[value.test] - value.mean) ** 2).sum(1).mean()
         left = float(value.full.mean() / max(spread, 1e-300))
-        if left > OWN_VARIATION and found.delta[j] > SURE * PAST_MISFIT:
+        if left > OWN_VARIATION and found.delta[j] > SURE * MOST_MISFIT:
             return
         unfitted = self._unfitted(value)
         self._doubt_past(found, unfitted)
@@ -239,7 +239,7 @@ class _Part(Candidates):
     def _doubt_past(self, found: Evidence, unfitted: float) -> None:
         """Add misfit to the error of the previous value: no other input makes up for misfit as well, since the previous
         value contains it too. So all nats gained by doubling the rows count."""
-        found.stderr[self.past] = np.hypot(found.stderr[self.past], min(max(unfitted, 0.0), PAST_MISFIT))
+        found.stderr[self.past] = np.hypot(found.stderr[self.past], min(max(unfitted, 0.0), MOST_MISFIT))
 
     def is_memoryless(self, found: Evidence) -> bool:
         """Whether the next value is predicted from the other inputs as well as the change is from all inputs."""

@@ -233,7 +233,8 @@ BOOST_PATIENCE = 6  # boosting rounds without progress on validation rows
 
 # Candidates and controls
 MOST_CANDIDATES = 24  # per part of a target; each needs a refit without it. More: proportionally slower
-PAIRED = 5.5  # z-score of the best product above which both of its inputs become candidates
+PAIRED = 5.5  # z-score of the best product above which its inputs become candidates
+MOST_SIGNS = 32  # columns with two values of which products of three are looked at, too. More: slower, cubically
 TINY = 1e-4  # share of the total gain below which an input is ignored
 FOUND = 1.5  # multiple of a shadow's gain above which trees have found something
 SURE = 6.0  # standard errors above zero at which no second opinion is needed ...
@@ -252,11 +253,10 @@ PLANTED = 0.02  # least size of the planted effect, in nats
 LITTLE = 0.98  # residual share of a target's variance above which its mean is practically unexplained
 SPREAD_ROUNDS = 3  # boosting rounds that the spread of a target must be worth before its causes are tested
 UNFITTED = 0.1  # nats gained by doubling the rows above which the residual is not all noise ...
-UNFITTED_SHARE = 0.1  # ... and the share of them that an input merely correlated with the causes may seem to be worth
+UNFITTED_SHARE = 0.25  # ... and the share of them that an input merely correlated with the causes may seem to be worth
 NOISY = 1e-4  # share of a target's variance; a smaller residual is not noise either ...
 MISFIT = 0.08  # ... and there such an input may seem to be worth this many nats, for all that its stand-in shows
-MOST_MISFIT = 0.16  # nats that such an input may seem to be worth at most
-PAST_MISFIT = 0.4  # nats that a variable's own past may seem to be worth at most, since nothing can stand in for it
+MOST_MISFIT = 0.4  # nats that such an input may seem to be worth at most
 EXCEPTIONAL = 6.0  # typical residuals (robust standard deviations) above which a row is an exception to a law ...
 MOST_EXCEPTIONS = 0.25  # ... unless more than this share of all rows is
 SHOWN = 3.0  # multiple of a shadow's gain that a cause of a target's spread must exceed
