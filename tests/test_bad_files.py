@@ -302,7 +302,7 @@ TABLES: list[tuple[str, list[str]]] = [
     ("obs:x,action\n1,2\nnan,3\n3,4\n", ["'obs:x', row 1", "nan"]),
     ("obs:x,action\n1,-1\n2,3\n3,4\n", ["'action'", "row 0", "-1"]),
     ("obs:x,action\n5,1\n5,0\n5,1\n", ["variable 'x' is constant"]),
-    ('obs:x,action\n1,"2\n2,3\n3,4\n', ["'action', row 0", "is not a number"]),
+    ('obs:x,action\n1,"2\n2,3\n3,4\n', ["not a readable CSV file", "unexpected end of data"]),
 ]  # fmt: skip
 
 
