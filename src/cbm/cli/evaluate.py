@@ -99,13 +99,14 @@ def _with_earlier(result: dict[str, Any], out: Path) -> dict[str, Any]:
     earlier = read_json(out) if out.is_file() else None
     if not isinstance(earlier, dict) or any(earlier.get(key) != result[key] for key in ("episodes", "seed")):
         return result
-    tasks = {}
+    tasks, same = {}, True
     for name, now in result["tasks"].items():
         found = earlier["tasks"].get(name) if isinstance(earlier.get("tasks"), dict) else None
         before: dict[str, Any] = found if isinstance(found, dict) and found.get("in") == now["in"] else {}
         kept = {key: before[key] for key in ("out", "replaced") if key in before and now["out"] is None}
-        tasks[name] = {**now, **kept}
-    return {**result, "tasks": tasks, "prediction": result["prediction"] or earlier.get("prediction")}
+        tasks[name], same = {**now, **kept}, same and bool(before)
+    prediction = result["prediction"] or (earlier.get("prediction") if same else None)  # of the same policies
+    return {**result, "tasks": tasks, "prediction": prediction}
 
 
 def _show(options: Options, result: dict[str, Any], out: Path) -> None:

@@ -36,6 +36,8 @@ from cbm.errors import DataError
 from cbm.runs.directory import make_directories
 from cbm.runs.files import atomic_write_text, is_alive, write_failed
 
+_MAP = re.compile(r"(.+-[0-9a-f]{12})-[0-9a-f]{8}", re.DOTALL)
+"""Names of `map_folder`: a source with its roles, and the state of its files."""
 _TEMPORARY = re.compile(r"\..*\.(\d+)\.[0-9a-f]+\.tmp")
 _TYPES = {"episode": np.dtype(np.int64)} | dict.fromkeys(("continues", *FLAGS), np.dtype(bool))
 """Types of arrays that are not floats."""
@@ -97,9 +99,10 @@ def sweep(maps: Path) -> None:
 
 def _remove_outdated(folder: Path) -> None:
     """Maps of the same source, for the same roles, from before it changed. Who still reads one is told so."""
-    same = folder.name[: -len("-12345678")]
+    mine = _MAP.fullmatch(folder.name)
     for entry in folder.parent.iterdir():
-        if entry != folder and entry.name[: -len("-12345678")] == same and entry.is_dir():
+        other = _MAP.fullmatch(entry.name)
+        if mine and other and other[1] == mine[1] and entry != folder and entry.is_dir():
             shutil.rmtree(entry, ignore_errors=True)
 
 
